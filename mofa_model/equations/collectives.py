@@ -1,8 +1,7 @@
-"""Time of collectives on a path: latency and bandwidth per tier, and which tier a group is on.
+"""Time of collectives: latency and bandwidth per tier, and which tier a group of ranks is on.
 
-A `Path` is what a group of ranks has between its members: the achieved bandwidth of one member and
-the latency of a hop. Bytes are of the whole tensor on one member, volumes carry the ring factors (g
-- 1) / g.
+A `group` is a number of ranks that lie `stride` apart. Bytes are of the whole tensor on one member,
+volumes carry the ring factors (g - 1) / g.
 """
 
 from __future__ import annotations
@@ -10,26 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from mofa_model.checks import anything
-from mofa_model.kernels import MeasuredGather
-from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
 from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
-
-
-@dataclass(frozen=True)
-class Path:
-    """What lies between the members of a group."""
-
-    bandwidth: BytesPerSecond
-    """Achieved bandwidth of one member, one direction. [B/s]"""
-    hop: Seconds
-    """Latency of one hop. [s]"""
-    start: Seconds = 0.0
-    """Fixed time of a collective. [s]"""
-    inside: Ratio = 0.0
-    """1 where the group is inside the scale-up domain, else 0. [1]"""
-    gather: MeasuredGather | None = None
-    """Measured gathers inside it; None = latency and bandwidth hold there too."""
 
 
 def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) -> BytesPerSecond:
@@ -44,9 +25,9 @@ def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) ->
     return bandwidth / np.power(np.maximum(nodes, 1.0), decay)
 
 
-def ring_bandwidth(cluster: Cluster, size: Count, stride: Count) -> BytesPerSecond:
-    """Bandwidth of a member of a group of `size` ranks that lie `stride` apart, Eq. (18): a ring
-    over the NICs of a domain's members. [B/s]
+def ring_bandwidth(cluster: Cluster, group: Count, stride: Count) -> BytesPerSecond:
+    """Bandwidth that one member of a group achieves in one direction, Eq. (18): a ring over the
+    NICs of a domain's members. [B/s]
 
     A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters
     and leaves each domain through the NICs of all its members there, so it has min(scale-up,
@@ -56,12 +37,12 @@ def ring_bandwidth(cluster: Cluster, size: Count, stride: Count) -> BytesPerSeco
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
     >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
     >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
-    >>> [round(float(ring_bandwidth(nodes, size, 1)) / 1e9) for size in (8, 16)]
+    >>> [round(float(ring_bandwidth(nodes, ranks, 1)) / 1e9) for ranks in (8, 16)]
     [315, 149]
     """
-    constants, span = cluster.calibration.links, size * stride
+    constants, span = cluster.calibration.links, group * stride
     up = cluster.scale_up.bandwidth * constants.scale_up_efficiency
-    members = np.minimum(size, np.maximum(1.0, cluster.domain / stride))
+    members = np.minimum(group, np.maximum(1.0, cluster.domain / stride))
     nodes = span / cluster.gpus_per_node
     out = members * (cluster.scale_out.bandwidth * constants.scale_out_efficiency)
     if anything(cluster.spine_nodes):
@@ -71,43 +52,42 @@ def ring_bandwidth(cluster: Cluster, size: Count, stride: Count) -> BytesPerSeco
     return np.where(span <= cluster.domain, up, np.minimum(up, out))
 
 
-def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
-    """Path of a group of `size` ranks that lie `stride` apart: its bandwidth, and latencies of the
-    links that it uses. Ours. []
+def hop_latency(cluster: Cluster, group: Count, stride: Count) -> Seconds:
+    """Latency of one hop between members of a group, by the links that it uses. Ours. [s]
 
     >>> from mofa_model.spec import Device, Link
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
     >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9, latency=5e-6)
     >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
-    >>> [float(path_between(nodes, size, 1).inside) for size in (8, 16)]
-    [1.0, 0.0]
+    >>> bool(hop_latency(nodes, 16, 1) > hop_latency(nodes, 8, 1))
+    True
     """
-    constants, kernels = cluster.calibration.links, cluster.calibration.kernels
-    inside = size * stride <= cluster.domain
-    return Path(
-        bandwidth=ring_bandwidth(cluster, size, stride),
-        hop=np.where(
-            inside,
-            cluster.scale_up.latency + constants.scale_up_hop,
-            cluster.scale_out.latency + constants.scale_out_hop,
-        ),
-        start=constants.collective,
-        inside=np.where(inside, 1.0, 0.0),
-        gather=None if kernels is None else kernels.gather,
+    links = cluster.calibration.links
+    return np.where(
+        group * stride <= cluster.domain,
+        cluster.scale_up.latency + links.scale_up_hop,
+        cluster.scale_out.latency + links.scale_out_hop,
     )
 
 
-def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
+def all_gather_time(cluster: Cluster, size: Bytes, group: Count, stride: Count) -> Seconds:
     """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards:
     Eq. (2) as (g - 1) hops of size / g after a start; inside a domain as measured, where it was;
     nothing for g = 1. [s]
 
-    >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
-    20.035
+    >>> from mofa_model.spec import Device, Link
+    >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
+    >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
+    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
+    >>> round(float(all_gather_time(nodes, 8e9, 8, 1)) * 1e3, 1)
+    22.3
     """
-    time = path.start + (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
-    if path.gather is not None and anything(group > 1):
-        time = np.where(np.asarray(path.inside) > 0, path.gather.seconds(size, group), time)
+    kernels, start = cluster.calibration.kernels, cluster.calibration.links.collective
+    hop, bandwidth = hop_latency(cluster, group, stride), ring_bandwidth(cluster, group, stride)
+    time = start + (group - 1.0) * hop + (group - 1.0) / group * size / bandwidth
+    if kernels is not None and kernels.gather is not None and anything(group > 1):
+        is_inside = np.asarray(group * stride <= cluster.domain)
+        time = np.where(is_inside, kernels.gather.seconds(size, group), time)
     return np.where(np.asarray(group) > 1, time, 0.0)
 
 

@@ -318,26 +318,26 @@ def context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Block
         return 0.0
     width = workload.training.precision.activation
     tokens = block_tokens(s, block, tokens_per_rank(workload, s))
-    path = collectives.path_between(cluster, s.cp, s.tp)
     ring, beside_ring = messages.ring_elements / s.tp, messages.all_to_all_elements / s.tp
     size: Bytes = tokens * width * ring
     if s.context_mode is ContextMode.ALL_TO_ALL:
-        return tokens * width * (ring + beside_ring) * (s.cp - 1.0) / s.cp / path.bandwidth
+        bandwidth = collectives.ring_bandwidth(cluster, s.cp, s.tp)
+        return tokens * width * (ring + beside_ring) * (s.cp - 1.0) / s.cp / bandwidth
     outer: Count = s.cp
+    inner: Count = 1.0
     exchange: Seconds = 0.0
     if s.context_mode is ContextMode.HIERARCHICAL:
         inner = _inner_ranks(cluster, s, block)
         outer = s.cp / inner
-        within = collectives.path_between(cluster, inner, s.tp)
-        exchange = tokens * width * (ring + beside_ring) * (inner - 1.0) / inner / within.bandwidth
-        path = collectives.path_between(cluster, outer, s.tp * inner)
+        within = collectives.ring_bandwidth(cluster, inner, s.tp)
+        exchange = tokens * width * (ring + beside_ring) * (inner - 1.0) / inner / within
     if messages.unsplit_elements is not None:
         size = size + tokens * width * messages.unsplit_elements
     if messages.state_elements is not None:
         # States are gathered in the width of logits, one for each sequence. Source: LASP-2 (Sun et
         # al. 2025).
         size = size + s.mbs * workload.training.precision.logit * (messages.state_elements / s.tp)
-    return exchange + collectives.all_gather_time(size * outer, outer, path)
+    return exchange + collectives.all_gather_time(cluster, size * outer, outer, s.tp * inner)
 
 
 def _inner_ranks(cluster: Cluster, s: Strategy, block: Block) -> Count:

@@ -106,9 +106,9 @@ def all_to_all_time(
     """Tokens to their experts and back, as the fullest rank gets them. [s]"""
     precision, k = workload.training.precision, cluster.calibration.links
     width = workload.model.hidden if exchange.width is None else exchange.width
-    path = collectives.path_between(cluster, s.ep, s.etp)
+    start = k.collective + collectives.hop_latency(cluster, s.ep, s.etp)
     # Every chunk but the first starts once more each way.
-    starts = np.where(np.asarray(s.ep) > 1, 2.0 * (chunks - 1.0) * (path.start + path.hop), 0.0)
+    starts = np.where(np.asarray(s.ep) > 1, 2.0 * (chunks - 1.0) * start, 0.0)
     return starts + collectives.all_to_all_time(
         received * width * (precision.dispatch + precision.activation),
         s.ep,

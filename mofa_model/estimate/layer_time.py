@@ -293,7 +293,7 @@ def _tensor_message(workload: Workload, cluster: Cluster, s: Strategy, width: By
     size = tokens_per_rank(workload, s) * workload.model.hidden * width
     traffic = 2.0 * size * cluster.calibration.links.message_copies
     copies = compute.elementwise_time(traffic, memory_rate(cluster))
-    sent = collectives.all_gather_time(size, s.tp, collectives.path_between(cluster, s.tp, 1.0))
+    sent = collectives.all_gather_time(cluster, size, s.tp, 1.0)
     return sent + np.where(np.asarray(s.tp) > 1, copies, 0.0)
 
 

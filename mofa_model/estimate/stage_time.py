@@ -70,8 +70,8 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> Mappi
     model, c, t = workload.model, cluster.calibration.compute, strategy.tp
     tokens, precision = tokens_per_rank(workload, strategy), workload.training.precision
     vocabulary, memory = outputs(workload) / t, memory_rate(cluster)
-    path = collectives.path_between(cluster, t, 1.0)
-    message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
+    size = tokens * model.hidden * precision.activation
+    message = collectives.all_gather_time(cluster, size, t, 1.0)
     # A frozen head has no weight gradient: two products in place of three.
     frozen = workload.training.adapters is not None
     product = product_time(workload, cluster, Rows.SENT, tokens, vocabulary, model.hidden)

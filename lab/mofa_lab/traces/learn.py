@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -176,14 +176,16 @@ def _links(templates: StepTemplates, layout: Layout) -> list[Finding]:
     inside = {True: list[tuple[float, float, float]](), False: list[tuple[float, float, float]]()}
     if float(s.tp) > 1:
         near = bool(float(s.tp) <= float(layout.cluster.domain))
-        path = collectives.path_between(layout.cluster, s.tp, 1.0)
-        inside[near] += [_sample(p.size, p.seconds, float(s.tp), path) for p in tensor]
+        inside[near] += [
+            _sample(layout.cluster, p.size, p.seconds, float(s.tp), 1.0) for p in tensor
+        ]
     if float(s.dp) > 1:
-        path = collectives.path_between(layout.cluster, s.data_ranks, s.tp)
+        members, stride = float(s.data_ranks), float(s.tp)
         sizes = {op.collective.size for op in templates.data if op.collective.size > 0}
         for size in sorted(sizes):
             least = min(op.seconds for op in templates.data if op.collective.size == size)
-            inside[data_inside(layout)].append(_sample(size, least, float(s.data_ranks), path))
+            sample = _sample(layout.cluster, size, least, members, stride)
+            inside[data_inside(layout)].append(sample)
     for near, name, value in (
         (True, "links.scale_up_efficiency", float(k.scale_up_efficiency)),
         (False, "links.scale_out_efficiency", float(k.scale_out_efficiency)),
@@ -230,12 +232,16 @@ def _links(templates: StepTemplates, layout: Layout) -> list[Finding]:
     return learned + _points(templates, layout)
 
 
-def _sample(size: float, seconds: float, members: float, path: Any) -> tuple[float, float, float]:
+def _sample(
+    cluster: Cluster, size: float, seconds: float, members: float, stride: float
+) -> tuple[float, float, float]:
     """Time of the bytes at the present constants, measured time, and the part that does not depend
     on size. [s]
     """
-    fixed = float(path.start + (members - 1.0) * path.hop)
-    return (members - 1.0) / members * size / float(path.bandwidth), seconds, fixed
+    start = cluster.calibration.links.collective
+    fixed = float(start + (members - 1.0) * collectives.hop_latency(cluster, members, stride))
+    bandwidth = float(collectives.ring_bandwidth(cluster, members, stride))
+    return (members - 1.0) / members * size / bandwidth, seconds, fixed
 
 
 def _points(templates: StepTemplates, layout: Layout) -> list[Finding]:

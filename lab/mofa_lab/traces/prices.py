@@ -98,7 +98,6 @@ def prices(layout: Layout) -> Prices:
     moved = stream_time(w, c, s, kind) + sum(block.elementwise for block in blocks)
     held = float(sum(block.parameters for block in blocks))
     accumulate = held * (2.0 * precision.gradient + 2.0) / memory
-    path = collectives.path_between(c, s.tp, 1.0)
     layer = {
         (Work.FORWARD, Class.GEMM): linear[0],
         (Work.BACKWARD, Class.GEMM): 2.0 * linear[0],
@@ -128,7 +127,7 @@ def prices(layout: Layout) -> Prices:
         },
         embedding=float(tokens * model.hidden / s.tp / memory),
         tensor=float(
-            collectives.all_gather_time(tokens * model.hidden * precision.activation, s.tp, path)
+            collectives.all_gather_time(c, tokens * model.hidden * precision.activation, s.tp, 1.0)
         ),
         tensor_count=int(float(sum(block.gathers for block in blocks))),
         expert=float(sum(block.all_to_all for block in blocks)) / 2.0,
@@ -169,9 +168,7 @@ def hop_inside(layout: Layout) -> bool:
 def data_time(layout: Layout, size: float) -> float:
     """A reduce-scatter or all-gather of `size` bytes [B] over the data-parallel group. [s]"""
     s = layout.strategy
-    ranks = s.data_ranks
-    path = collectives.path_between(layout.cluster, ranks, s.tp)
-    return float(collectives.all_gather_time(size, ranks, path))
+    return float(collectives.all_gather_time(layout.cluster, size, s.data_ranks, s.tp))
 
 
 def _grouped(block: Block) -> bool:
@@ -188,8 +185,8 @@ def _data(layout: Layout, dense: float, routed: float) -> float:
     time = data_time(layout, dense)
     if routed <= 0 or copies <= 1:
         return time
-    path = collectives.path_between(layout.cluster, copies, s.ep * s.etp)
-    return time + float(collectives.all_gather_time(routed, copies, path))
+    stride = s.ep * s.etp
+    return time + float(collectives.all_gather_time(layout.cluster, routed, copies, stride))
 
 
 def data_inside(layout: Layout) -> bool:

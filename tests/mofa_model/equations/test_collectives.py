@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from mofa_model.equations import collectives as c
 from mofa_model.spec import Calibration, Cluster, Device, Link, LinkConstants
 
-RING = c.Path(bandwidth=100e9, hop=10e-6)
 WHOLE = LinkConstants(
     scale_up_efficiency=1.0,
     scale_out_efficiency=1.0,
@@ -26,6 +25,11 @@ HGX = Cluster(
     scale_out=Link(bandwidth=50e9, latency=2e-6),
     calibration=Calibration(links=WHOLE),
 )
+RING = replace(
+    HGX,
+    scale_up=Link(bandwidth=100e9, latency=10e-6),
+    calibration=Calibration(links=replace(WHOLE, collective=1e-3)),
+)
 sizes, groups = st.floats(0.0, 1e12), st.integers(1, 4096)
 
 
@@ -37,16 +41,15 @@ def test_bandwidth_falls_by_a_tenth_with_each_doubling_of_the_nodes():
 
 
 def test_a_ring_all_gather_is_seven_hops_and_seven_eighths_of_the_bytes():
-    """8 GB over 8 ranks at 100 GB/s: 7 x 10 us + 7/8 x 80 ms = 70.07 ms."""
-    assert float(c.all_gather_time(8e9, 8, RING)) == pytest.approx(70.07e-3)
-    started = replace(RING, start=1e-3)
-    assert float(c.all_gather_time(8e9, 8, started)) == pytest.approx(71.07e-3)
+    """8 GB over 8 ranks at 100 GB/s: 7 x 10 us + 7/8 x 80 ms = 70.07 ms, after a start of 1 ms."""
+    assert float(c.all_gather_time(RING, 8e9, 8, 1)) == pytest.approx(71.07e-3)
+    at_once = replace(RING, calibration=Calibration(links=WHOLE))
+    assert float(c.all_gather_time(at_once, 8e9, 8, 1)) == pytest.approx(70.07e-3)
 
 
 def test_a_group_of_one_sends_nothing():
-    started = replace(RING, start=1e-3)
-    assert float(c.all_gather_time(8e9, 1, started)) == 0
-    assert c.all_gather_time(8e9, np.array([1.0, 2.0]), started)[0] == 0
+    assert float(c.all_gather_time(RING, 8e9, 1, 1)) == 0
+    assert c.all_gather_time(RING, 8e9, np.array([1.0, 2.0]), 1)[0] == 0
 
 
 def test_a_hop_of_100_mb_takes_its_latency_and_2_ms():
@@ -85,52 +88,51 @@ def test_a_stack_that_reaches_half_of_a_link_has_half_of_its_bandwidth():
     """
     half = replace(WHOLE, scale_up_efficiency=0.5)
     inside = replace(HGX, calibration=Calibration(links=half))
-    assert float(c.path_between(inside, 8, 1).bandwidth) == 225e9
+    assert float(c.ring_bandwidth(inside, 8, 1)) == 225e9
     beyond = replace(HGX, calibration=Calibration(links=replace(WHOLE, scale_out_efficiency=0.5)))
-    assert float(c.path_between(beyond, 16, 1).bandwidth) == 200e9
-    assert float(c.path_between(beyond, 8, 1).bandwidth) == 450e9
+    assert float(c.ring_bandwidth(beyond, 16, 1)) == 200e9
+    assert float(c.ring_bandwidth(beyond, 8, 1)) == 450e9
 
 
 def test_a_group_inside_the_node_has_nvlink_and_one_beyond_it_the_nics_of_all_its_members():
     """Eight members of a node have 8 x 50 = 400 GB/s together, below the 450 of NVLink; strided by
     8 it is one NIC.
     """
-    assert float(c.path_between(HGX, 8, 1).bandwidth) == 450e9
-    assert float(c.path_between(HGX, 16, 1).bandwidth) == 400e9
-    assert float(c.path_between(HGX, 16, 4).bandwidth) == 100e9
-    assert float(c.path_between(HGX, 16, 8).bandwidth) == 50e9
-    assert [float(c.path_between(HGX, size, 1).hop) for size in (8, 16)] == [1e-6, 2e-6]
+    assert float(c.ring_bandwidth(HGX, 8, 1)) == 450e9
+    assert float(c.ring_bandwidth(HGX, 16, 1)) == 400e9
+    assert float(c.ring_bandwidth(HGX, 16, 4)) == 100e9
+    assert float(c.ring_bandwidth(HGX, 16, 8)) == 50e9
+    assert [float(c.hop_latency(HGX, ranks, 1)) for ranks in (8, 16)] == [1e-6, 2e-6]
 
 
 def test_a_ring_out_of_the_node_is_never_faster_than_one_inside():
     wide = replace(HGX, scale_out=Link(bandwidth=100e9))
-    assert float(c.path_between(wide, 16, 1).bandwidth) == 450e9
+    assert float(c.ring_bandwidth(wide, 16, 1)) == 450e9
 
 
 def test_a_rack_is_one_domain():
     rack = replace(HGX, gpus_per_node=4, domain=72)
-    assert c.path_between(rack, np.array([72.0, 144.0]), 1).bandwidth.tolist() == [450e9, 450e9]
-    assert float(c.path_between(rack, 2, 72).bandwidth) == 50e9
+    assert c.ring_bandwidth(rack, np.array([72.0, 144.0]), 1).tolist() == [450e9, 450e9]
+    assert float(c.ring_bandwidth(rack, 2, 72)) == 50e9
 
 
 def test_above_its_leaf_group_a_fabric_thins_out():
     """32 nodes below a leaf, 4:1 above: 64 nodes of one member each have 12.5 GB/s."""
     thin = replace(HGX, spine_nodes=32, oversubscription=4.0)
-    found = c.path_between(thin, np.array([32.0, 64.0]), 8).bandwidth
+    found = c.ring_bandwidth(thin, np.array([32.0, 64.0]), 8)
     assert found.tolist() == [50e9, 12.5e9]
 
 
 @given(st.integers(0, 10), st.integers(0, 10))
-def test_a_wider_group_is_never_on_a_faster_path(size, stride):
-    near, far = (c.path_between(HGX, 2.0**n, 2.0**stride).bandwidth for n in (size, size + 1))
+def test_a_wider_group_never_has_more_bandwidth(size, stride):
+    near, far = (c.ring_bandwidth(HGX, 2.0**n, 2.0**stride) for n in (size, size + 1))
     assert far <= near
 
 
 def test_arrays_and_scalars_give_the_same_bits():
     group, size = np.array([1.0, 2.0, 8.0, 64.0]), np.array([1e3, 1e6, 1e9, 7e9])
-    path = c.path_between(HGX, group, 1)
     alone = [
-        float(c.all_gather_time(s, g, c.path_between(HGX, g, 1)))
+        float(c.all_gather_time(HGX, s, g, 1))
         for s, g in zip(size.tolist(), group.tolist(), strict=True)
     ]
-    assert c.all_gather_time(size, group, path).tolist() == alone
+    assert c.all_gather_time(HGX, size, group, 1).tolist() == alone
