@@ -172,8 +172,6 @@ class TrainerResult:
     ranking: Ranking
     candidates: tuple[WeighedCandidate, ...]
     """Candidates, best first; none where nothing fits."""
-    limit: Bytes
-    """Device memory that was searched. [B]"""
     finalists: tuple[WeighedCandidate, ...] = ()
     """Those that were replayed, best first."""
     first: WeighedCandidate | None = None
@@ -487,14 +485,7 @@ class _TrainerSearch:
         return self._of(ranking, sorted(candidates, key=by_expected))
 
     def _of(self, ranking: Ranking, candidates: Sequence[WeighedCandidate]) -> TrainerResult:
-        request = self._request
-        limit = float(device_memory_limit(request.problems[0].cluster))
-        return TrainerResult(
-            request=request,
-            ranking=ranking,
-            candidates=tuple(candidates),
-            limit=limit / request.learned_memory.ratio,
-        )
+        return TrainerResult(request=self._request, ranking=ranking, candidates=tuple(candidates))
 
     def _by_odds(self, advance: Callable[[float], None]) -> TrainerResult:
         """Candidates by their expected time: of a search over everything where that is quick, else

@@ -178,6 +178,7 @@ def _answered(
 ) -> Advice:
     """The advice with its first choice, where some layout fits."""
     request, best = result.request, first.exact
+    limit = float(plain.memory_limit_bytes) / request.learned_memory.ratio
     job = expected_job(request, best, first.nodes)
     interval = best_interval(request, job)
     figures = predicted_figures(request, best, job, interval, ran=first.ran)
@@ -229,7 +230,7 @@ def _answered(
         alternatives=_alternatives(result, first, others, figures, to_beat),
         probes=_probes(result, first, figures, to_beat),
         frontier=_frontier(request, result.candidates),
-        nearest=nearest_constraints(best, result.ranking, float(result.limit)),
+        nearest=nearest_constraints(best, result.ranking, limit),
         current=today and replace(today, gain=_gain(today, figures)),
         confidence=sure,
         doubts=doubts,

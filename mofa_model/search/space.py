@@ -179,10 +179,6 @@ class Bundle:
     barred: Mapping[str, Mapping[int, frozenset[str]]]
     """Positions of the values that these rule out, by axis, and the axes that do so."""
 
-    def has(self, axis: str, at: int) -> bool:
-        """Whether it has a value."""
-        return axis not in self.only or at in self.only[axis]
-
     def size(self, axis: str, values: tuple[Any, ...]) -> int:
         """Values of an axis in it. [1]"""
         return len(self.only.get(axis, values))
