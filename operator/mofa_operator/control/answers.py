@@ -284,6 +284,8 @@ class AnswerSource:
             return remembered
         question, namespace = snapshot.question, snapshot.job.key.namespace
         pool, digest, standing = self._model_pool, snapshot.job.annotations.get(HASH), None
+        # The hash on the job tells in milliseconds whether its answer still holds; a search takes
+        # seconds.
         if digest:
             unsearched = await pool.unsearched(
                 question, namespace=namespace, urgent=urgent, wanted=wanted
@@ -297,6 +299,8 @@ class AnswerSource:
                 standing = await self._standing(snapshot, urgent, wanted)
             if standing is not None and not snapshot.asks_anew:
                 return standing
+        # What running jobs teach moves every answer a little; a change that no one would act on
+        # leaves the annotations as they are.
         fresh = await pool.answer(question, namespace=namespace, urgent=urgent, wanted=wanted)
         return fresh if standing is None or matters(standing, fresh, self._material) else standing
 

@@ -144,6 +144,7 @@ class Reconciler:
         """Ask the model where an answer is needed, and write it, or that the model failed."""
         key, answer = snapshot.job.key, None
         latest: JobSnapshot | None = snapshot
+        # Rounds of now: one that begins during the search asks this job once more.
         since = self.store.pending.rounds_of(key)
 
         def current() -> JobSnapshot | None:
@@ -155,6 +156,8 @@ class Reconciler:
                 return fresh
             return None
 
+        # A search takes seconds, and the job may change meanwhile: what is written follows the job
+        # as it stands afterwards.
         try:
             if needs_answer(snapshot) and (answer := self._answers.at_hand(snapshot)) is None:
                 urgent = self.queue.is_urgent(key)
@@ -178,12 +181,14 @@ class Reconciler:
                 self.store.note_launch_event(key)
             if performed.outcome != WAITS:
                 self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
+            # Without annotations the status must not say Recommended; it says who refuses them.
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(latest, answer, self.settings.loop, why), started)
             self.enqueuer.enqueue(self.store.pending.finish(key, since))
             _check(performed)
         else:
+            # It asks something else by now.
             self.queue.add(key)
 
     def _ask_for_history(self, key: Key) -> None:

@@ -248,6 +248,8 @@ class _JobTime:
         losses = []
         for stop in self._stops:
             before = [span for span in trained if span.start < stop.start]
+            # A run that somebody submitted anew, and that loads nothing, lost nothing: it is new
+            # work.
             if not before or (stop.cause is causes.RESUBMISSION and self._is_another(stop)):
                 continue
             run = min(before[-1].end, stop.start) - before[-1].start
@@ -259,6 +261,7 @@ class _JobTime:
             else:
                 lost = work_lost(run, self._facts.saves_every, self._facts.saves_off)
             spans: list[Span] = []
+            # The lost time lies before the stop, and may reach back over earlier stops.
             for span in reversed(before):
                 end = min(span.end, stop.start)
                 spans.append(Span(max(span.start, end - lost), end))

@@ -129,6 +129,7 @@ class JobCauses:
         were over; `earlier_faults` are the faults that stopped it before, by id. [s]
         """
         by_fault = None
+        # A job that a drain moved away was not stopped by what happened to another node later.
         fault = self.fault(outage)
         if fault is not None and self._came_after_a_drain(outage, fault):
             fault = None
@@ -137,13 +138,20 @@ class JobCauses:
             word = (fault.deduced or fault.cause).word
             evidence = f"{word} of {fault.name} {max(0.0, lag):.0f} s before"
             by_fault = Deduction(fault.cause, (evidence, *fault.evidence), fault)
+            # A fault that came with the outage explains it, whatever was decided: people cordon
+            # broken nodes, too. So does one up to REACTION before it, where the job trained when
+            # the fault came.
             at_once = lag <= AT_ONCE + 2 * self._pool.sample_spacing
             if at_once or (last_end < fault.start and lag <= REACTION):
                 return by_fault
+        # A cordon is often the answer to the fault, so a drain gives way to one; a preemption or an
+        # eviction does not.
         decided = self.decision(outage, outage.start if stopped is None else stopped)
         if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
             return decided
         if by_fault is not None and fault is not None:
+            # The fault was charged when it stopped the job before: what moves the job now is its
+            # repair.
             repaired = self._repaired(outage, fault, decided) if fault.id in earlier_faults else ""
             if not repaired:
                 return by_fault
@@ -152,6 +160,9 @@ class JobCauses:
             share = float(fault.cause.counts)
             return Deduction(causes.DRAIN, (evidence, *decision), fault, share)
         exits = outage.exits
+        # From here on only the ends of containers and pods speak. The kernel's kill leaves no
+        # doubt, so it comes first; a loop of starts comes before the single exits of which it is
+        # made.
         if any(place.pod.out_of_memory and not place.pod.exits for place in outage.outages) or any(
             stop.reason == "OOMKilled" for stop in exits
         ):
@@ -168,6 +179,8 @@ class JobCauses:
         moved = outage.level is RecoveryClass.POD and not any(
             place.pod.failed for place in outage.outages
         )
+        # How a process ended does not tell a broken machine from a broken program: signs are
+        # weighed.
         if likely.cause not in _WEIGHED or (moved and not exits):
             return likely  # a single pod that was made anew without failing did not cause it
         return self._weighed(outage, neighbour_runs, likely)
@@ -348,6 +361,8 @@ class JobCauses:
 
         `stopped` is when work stopped. [s]
         """
+        # The surest sign comes first: a pod that says who took it, then times of cordons, then who
+        # holds its nodes now.
         pods = [place.pod for place in outage.outages]
         if any(pod.preempted for pod in pods):
             return Deduction(causes.PREEMPTION, ("a pod was preempted",))

@@ -67,6 +67,8 @@ class JobIncidents:
                 incidents.append(of_job(job, stop.at, stop.restarted_at, causes.SIDECAR, evidence))
             separate = job_outages(job, members, helpers, self._pool)
             outages[job] = self._joined_without_training(separate)
+        # Every job's outages are known before any is explained: jobs that stop together speak for
+        # the machines.
         for job, joint in outages.items():
             unexplained = filter(self._causes.is_unexplained, joint)
             self._causes.unexplained[job] = [outage.start for outage in unexplained]
@@ -167,6 +169,7 @@ class JobIncidents:
             start = outage.start
             return of_job(outage.job, start, start, causes.COMPLETED, "its pods succeeded")
         running = outage.running
+        # A job whose object waits for no more pods goes on with fewer.
         if running is None and not self._waits(outage):
             running = outage.smaller
         lasts = running is None and self._lasts(outage)
@@ -178,6 +181,7 @@ class JobIncidents:
         stall = self._stall(outage, running)
         if lasts and (stall.resumed_at or inf) < inf:
             return None  # the rest of it trains on
+        # A stall that has not ended says when work stopped, and nothing of when it goes on.
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
         if resumed is not None and stall.unsure:
             resumed = max(resumed, running)
@@ -191,6 +195,8 @@ class JobIncidents:
         start, redone = self._began(outage, deduction, stall, last_end)
         if stall.lost_seconds is not None and resumed is not None:
             redone = max(0.0, stall.lost_seconds - (resumed - start))
+        # The phases of an outage follow each other: old pods go, new ones are made, they run, the
+        # job loads, it repeats lost steps. Pods that were only restarted were never made anew.
         new = [pod.created for pod in outage.replacements]
         made = max(new, default=running if lasts else outage.start)
         emptied = [place.start for place in outage.every if place.exit is None]

@@ -542,8 +542,11 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
         elif kind is not XidMeaning.CLEAN_UP:
             cause = causes.XID_WARNING if kind is XidMeaning.NOTE else causes.USER_XID
             yield of_node(node.name, rise.at, rise.at, cause, f"XID {code}")
+        # A clean-up follows another XID: near one it is no incident of its own.
         if kind is not XidMeaning.CLEAN_UP:
             explained.append(rise.at)
+    # Without DCGM the detector's line in the kernel log is the only witness. It counts programs'
+    # faults, too, so a cordon or the end of the node's pods has to confirm it.
     blind = not {XID, XID_COUNT} & node.signals
     for rise in counted:  # the gauge does not change where a GPU reports the same XID again
         held = any(
