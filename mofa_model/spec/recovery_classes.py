@@ -4,7 +4,7 @@ Assumptions, manifests, the simulator, observation, metrics and dashboards all l
 `RecoveryClass`. The classes partition the recoveries, as in section 3.4 of the paper. They are in
 order of cost: an incident with signs of several classes counts as the last of them. A new class
 needs a member here; each kind of jobs in `mofa_model.kinds` says which field of its objects shows
-it.
+it, and the help of `mofa rates` and `mofa profile` names the classes (`answers/questions.py`).
 """
 
 from __future__ import annotations
