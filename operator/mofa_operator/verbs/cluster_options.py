@@ -9,9 +9,18 @@ import asyncio
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from mofa_model.answers.options import (
+    UserQuestion,
+    add_options,
+    argument,
+    as_in,
+    option,
+    question_of,
+    text,
+)
 from mofa_model.errors import BadFile, UnknownName
 
 if TYPE_CHECKING:
@@ -26,25 +35,44 @@ _PATIENCE: Final = 2.0
 """How long a Tab may wait for the names of jobs. [s]"""
 
 
-def add_options(parser: ArgumentParser, *, namespace: str) -> None:
-    """Give a verb --kubeconfig, --context and -n; `namespace` says its default."""
-    group = parser.add_argument_group("cluster")
-    group.add_argument(
-        "--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, ~/.kube/config)"
+class ClusterQuestion(UserQuestion):
+    """Which cluster is looked at."""
+
+    kubeconfig: str | None = option(
+        text,
+        "--kubeconfig FILE",
+        "kubeconfig (default: KUBECONFIG, ~/.kube/config)",
+        group="cluster",
     )
-    group.add_argument("--context", metavar="NAME", help="context of it (default: its current one)")
-    group.add_argument(
-        "-n", "--namespace", metavar="NAME", help=f"namespace (default: {namespace})"
+    context: str | None = option(text, "--context NAME", "context of it (default: its current one)")
+    namespace: str | None = option(text, "-n --namespace NAME", "namespace (default: all of them)")
+
+
+class ClusterJobQuestion(ClusterQuestion):
+    """Which job of a cluster is looked at."""
+
+    job: str = argument(
+        text,
+        "JOB",
+        "NAME or KIND/NAME, for example jobset/llama3-70b",
+        default=MISSING,
+        kw_only=False,
+    )
+    namespace: str | None = as_in(
+        ClusterQuestion,
+        "namespace",
+        "namespace (default: that of the context)",
+        group="cluster",
     )
 
 
-def read(arguments: Namespace, ask: Callable[[Api], Awaitable[T]]) -> T:
+def read(question: ClusterQuestion, ask: Callable[[Api], Awaitable[T]]) -> T:
     """The result of `ask(api)`, asked of the cluster that the options name."""
     from mofa_model.errors import SourceUnreachable
     from mofa_operator.api import Api
     from mofa_operator.api_errors import Busy
 
-    account = credentials(arguments)
+    account = credentials(question)
 
     async def connect_and_ask() -> T:
         async with Api(account) as api:
@@ -58,28 +86,28 @@ def read(arguments: Namespace, ask: Callable[[Api], Awaitable[T]]) -> T:
     return asyncio.run(connect_and_ask())
 
 
-def credentials(arguments: Namespace) -> Credentials:
+def credentials(question: ClusterQuestion) -> Credentials:
     """Credentials of the kubeconfig and the context that the options name."""
     from mofa_operator.credentials import Credentials
 
-    use_kubeconfig(arguments)
-    return Credentials.from_environment(arguments.context)
+    use_kubeconfig(question.kubeconfig)
+    return Credentials.from_environment(question.context)
 
 
-def namespace(arguments: Namespace) -> str:
+def namespace(question: ClusterQuestion) -> str:
     """The namespace of -n, else that of the context."""
     from mofa_operator.credentials import namespace_of
 
-    use_kubeconfig(arguments)
-    return arguments.namespace or namespace_of(arguments.context)
+    use_kubeconfig(question.kubeconfig)
+    return question.namespace or namespace_of(question.context)
 
 
-def use_kubeconfig(arguments: Namespace) -> None:
+def use_kubeconfig(path: str | None) -> None:
     """Let clients read the kubeconfig that --kubeconfig names, which must exist."""
-    if arguments.kubeconfig is not None:
-        if not os.path.isfile(arguments.kubeconfig):  # noqa: PTH113 - pathlib is slower to import
-            raise BadFile(arguments.kubeconfig, "there is no such kubeconfig")
-        os.environ["KUBECONFIG"] = arguments.kubeconfig
+    if path is not None:
+        if not os.path.isfile(path):  # noqa: PTH113 - pathlib is slower to import
+            raise BadFile(path, "there is no such kubeconfig")
+        os.environ["KUBECONFIG"] = path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +124,11 @@ class JobSeen:
     """The answer in its annotations; empty where nobody has answered."""
 
 
-def add_job_options(parser: ArgumentParser) -> None:
-    """Add the argument that names a job, and the options of its cluster and namespace."""
-    job = parser.add_argument(
-        "job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b"
-    )
+def add_job_options(parser: ArgumentParser, kind: type[ClusterJobQuestion]) -> None:
+    """Give a verb the options of a question on a job, whose names a shell completes."""
+    add_options(parser, kind)
+    (job,) = (action for action in parser._actions if action.dest == "job")  # noqa: SLF001
     job.completer = _completions  # type: ignore[attr-defined] # argcomplete reads it
-    add_options(parser, namespace="that of the context")
 
 
 def _completions(parsed_args: Namespace, **_: object) -> list[str]:
@@ -110,33 +136,36 @@ def _completions(parsed_args: Namespace, **_: object) -> list[str]:
     from mofa_model.errors import MofaError
     from mofa_operator.fleet.fleet import read_fleet
 
+    question = question_of(ClusterQuestion, parsed_args)
+
     async def job_names(api: Api) -> list[str]:
         async with asyncio.timeout(_PATIENCE):
-            fleet = await read_fleet(api, namespace(parsed_args))
+            fleet = await read_fleet(api, namespace(question))
         return sorted({key.name for key in fleet.jobs})
 
     try:
-        return read(parsed_args, job_names)
+        return read(question, job_names)
     except (MofaError, TimeoutError):
         return []
 
 
-def read_job(arguments: Namespace) -> JobSeen:
+def read_job(question: ClusterJobQuestion) -> JobSeen:
     """Read the job and what its answer depends on."""
     from mofa_operator.fleet.fleet import job_named, read_fleet
-    from mofa_operator.fleet.survey import named, question, written_answer
+    from mofa_operator.fleet.survey import named, written_answer
+    from mofa_operator.fleet.survey import question as snapshot_of
 
     async def read_objects(api: Api) -> JobSeen:
         fleet = await read_fleet(api)
-        key = job_named(arguments.job, fleet.jobs.keys(), namespace(arguments))
+        key = job_named(question.job, fleet.jobs.keys(), namespace(question))
         speaker = fleet.speaker(key)
         if speaker is not None:
             key = speaker.key
         references = await named(api, fleet, [key])
-        snapshot = question(fleet, key, references[key])
+        snapshot = snapshot_of(fleet, key, references[key])
         if snapshot is None:
-            raise UnknownName("job", arguments.job, ())
+            raise UnknownName("job", question.job, ())
         texts = written_answer(fleet.jobs[key])
         return JobSeen(fleet=fleet, key=key, snapshot=snapshot, texts=texts)
 
-    return read(arguments, read_objects)
+    return read(question, read_objects)

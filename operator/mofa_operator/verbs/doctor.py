@@ -7,6 +7,8 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
 from mofa_model import output
+from mofa_model.answers.options import add_options, as_in, option, question_of, switch
+from mofa_model.answers.questions import ReliabilityQuestion
 from mofa_model.tables import Column, Table
 from mofa_operator.verbs import cluster_options
 
@@ -26,15 +28,21 @@ BROKEN: Final = 4
 """Exit code where something that we need is missing."""
 
 
-def configure(parser: ArgumentParser) -> None:
-    """Add options for the cluster and for Prometheus."""
-    parser.add_argument(
-        "--prometheus",
-        metavar="URL",
-        help="also check which of the advisor's series this server has",
+class DoctorQuestion(cluster_options.ClusterQuestion):
+    """What is checked."""
+
+    prometheus: str | None = as_in(
+        ReliabilityQuestion,
+        "prometheus",
+        "also check which of the advisor's series this server has",
+        group="",
     )
-    parser.add_argument("--all", action="store_true", help="also show checks that passed")
-    cluster_options.add_options(parser, namespace="all of them")
+    all: bool = option(switch, "--all", "also show checks that passed", default=False)
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the question."""
+    add_options(parser, DoctorQuestion)
     output.add_options(parser)
 
 
@@ -44,10 +52,11 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.fleet.findings import Weight
     from mofa_operator.fleet.site import read_site
 
-    diagnoses = list(checks(cluster_options.read(arguments, read_site)))
-    diagnoses += _series(arguments.prometheus) if arguments.prometheus else []
+    question = question_of(DoctorQuestion, arguments)
+    diagnoses = list(checks(cluster_options.read(question, read_site)))
+    diagnoses += _series(question.prometheus) if question.prometheus else []
     shown = [
-        diagnosis for diagnosis in diagnoses if arguments.all or diagnosis.weight is not Weight.OK
+        diagnosis for diagnosis in diagnoses if question.all or diagnosis.weight is not Weight.OK
     ]
     document = {
         "findings": [
@@ -64,7 +73,7 @@ def run(arguments: Namespace) -> int:
         "unknown": sum(diagnosis.weight is Weight.UNKNOWN for diagnosis in diagnoses),
     }
     output.emit(
-        arguments.output, [_table(shown, diagnoses, asked=bool(arguments.prometheus))], document
+        arguments.output, [_table(shown, diagnoses, asked=bool(question.prometheus))], document
     )
     return BROKEN if document["broken"] else 0
 

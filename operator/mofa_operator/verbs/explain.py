@@ -6,6 +6,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from mofa_model import output
+from mofa_model.answers.options import as_in, option, question_of, switch
+from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.errors import BadValue, NoFeasibleStrategy
 from mofa_operator.verbs import cluster_options
 
@@ -20,16 +22,24 @@ examples:
     kubectl mofa explain llama3-70b --strategy tp=8,pp=2"""
 
 
+class JobLayoutQuestion(cluster_options.ClusterJobQuestion):
+    """Which layout of a job is explained; without one, that which is advised."""
+
+    current: bool = option(
+        switch,
+        "--current",
+        "explain today's layout in place of the advised one",
+        default=False,
+        group="",
+    )
+    strategy: str | None = as_in(
+        ExplainQuestion, "strategy", "another layout: tp=8,pp=4,… or a trainer's flags"
+    )
+
+
 def configure(parser: ArgumentParser) -> None:
-    """Add options for the job and for one of its layouts."""
-    cluster_options.add_job_options(parser)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--current", action="store_true", help="explain today's layout in place of the advised one"
-    )
-    which.add_argument(
-        "--strategy", metavar="TEXT", help="another layout: tp=8,pp=4,… or a trainer's flags"
-    )
+    """Add the question."""
+    cluster_options.add_job_options(parser, JobLayoutQuestion)
     output.add_options(parser)
 
 
@@ -42,20 +52,23 @@ def run(arguments: Namespace) -> int:
     from mofa_model.search import ANY
     from mofa_operator.decide.question import parsed_question
 
-    seen = cluster_options.read_job(arguments)
+    question = question_of(JobLayoutQuestion, arguments)
+    if question.current and question.strategy is not None:
+        raise BadValue("--strategy", question.strategy, "leave it out, or --current")
+    seen = cluster_options.read_job(question)
     request = request_of(parsed_question(seen.snapshot.question))
-    is_given, current = arguments.strategy is not None or arguments.current, request.current
+    is_given, current = question.strategy is not None or question.current, request.current
     # A job that names no trainer is estimated for the trainer that is advised for it.
     advice = None if is_given and request.framework != ANY else advise(request)
     problem = request.for_trainer(advice.trainer if advice else "").problems[0]
-    if arguments.strategy is not None:
-        strategy = layout_of(arguments.strategy, problem, "--strategy")
-    elif arguments.current:
+    if question.strategy is not None:
+        strategy = layout_of(question.strategy, problem, "--strategy")
+    elif question.current:
         if current is None or isinstance(current, Unplaced):
             hint = "the job's command holds no layout; give one by --strategy"
             if current is not None:
                 hint = f"today's layout does not fit its machines: {current.why}"
-            raise BadValue("--current", arguments.job, hint)
+            raise BadValue("--current", question.job, hint)
         strategy = current
     elif advice is None or advice.strategy is None:
         raise NoFeasibleStrategy(advice.explanation if advice else "")

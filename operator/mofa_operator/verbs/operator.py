@@ -244,7 +244,7 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.verbs.cluster_options import use_kubeconfig
 
     settings = settings_of(arguments)
-    use_kubeconfig(arguments)
+    use_kubeconfig(arguments.kubeconfig)
     if arguments.print_settings:
         headers = tuple(f"{header.partition('=')[0]}=…" for header in settings.prometheus.header)
         shown = replace(settings, prometheus=replace(settings.prometheus, header=headers))

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
 from mofa_model import output
+from mofa_model.answers.options import add_options, question_of
 from mofa_model.tables import Column, Table
 from mofa_operator.verbs import cluster_options
 
@@ -23,8 +24,8 @@ _FACTS: Final = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add options for the cluster."""
-    cluster_options.add_options(parser, namespace="all of them")
+    """Add the question."""
+    add_options(parser, cluster_options.ClusterQuestion)
     output.add_options(parser)
 
 
@@ -33,10 +34,12 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.fleet.fleet import read_fleet
     from mofa_operator.fleet.pools import pools
 
-    async def read(api: Any) -> Any:
-        return await read_fleet(api, arguments.namespace or "")
+    question = question_of(cluster_options.ClusterQuestion, arguments)
 
-    summaries = pools(cluster_options.read(arguments, read))
+    async def read(api: Any) -> Any:
+        return await read_fleet(api, question.namespace or "")
+
+    summaries = pools(cluster_options.read(question, read))
     rows = [{name: getattr(summary, name) for name in _FACTS} for summary in summaries]
     notes = [
         f"{summary.pool}: {note}" if summary.pool else note

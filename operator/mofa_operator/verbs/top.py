@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
+from mofa_model.answers.options import add_options, option, question_of, switch
 from mofa_model.tables import Cell, Column, Table
 from mofa_operator.verbs import cluster_options
 
@@ -28,17 +29,27 @@ examples:
   kubectl mofa top --all -o json"""
 
 
-def configure(parser: ArgumentParser) -> None:
-    """Add options that choose the jobs, and how they are shown."""
-    parser.add_argument(
-        "--all", action="store_true", help="also show jobs that wait and jobs that have ended"
+class TopQuestion(cluster_options.ClusterQuestion):
+    """Which jobs of a cluster are shown, and how."""
+
+    all: bool = option(
+        switch,
+        "--all",
+        "also show jobs that wait and jobs that have ended",
+        default=False,
+        group="",
     )
-    parser.add_argument(
+    told: bool = option(
+        switch,
         "--told",
-        action="store_true",
-        help="show only what the operator wrote, and compute nothing (faster)",
+        "show only what the operator wrote, and compute nothing (faster)",
+        default=False,
     )
-    cluster_options.add_options(parser, namespace="all of them")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the question."""
+    add_options(parser, TopQuestion)
     output.add_options(parser)
 
 
@@ -48,13 +59,15 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.incidents.document import account_document
     from mofa_operator.verbs.account_tables import account_table
 
-    async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Named]]:
-        return await read_survey(api, arguments.namespace or "", answer=not arguments.told)
+    question = question_of(TopQuestion, arguments)
 
-    fleet, names = cluster_options.read(arguments, read)
+    async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Named]]:
+        return await read_survey(api, question.namespace or "", answer=not question.told)
+
+    fleet, names = cluster_options.read(question, read)
     with output.progress("answering jobs", 1.0) as tell:
         lines = survey(fleet, names, tell)
-    shown = [line for line in lines if arguments.all or line.spending.state.holds]
+    shown = [line for line in lines if question.all or line.spending.state.holds]
     document = {
         "jobs": [_row_document(line) for line in shown],
         "total": _total([line.spending for line in shown]),
@@ -62,7 +75,7 @@ def run(arguments: Namespace) -> int:
         "refused": {kind.resource: why for kind, why in sorted(fleet.refused.items())},
     }
     tables = [_table(fleet, shown)]
-    if not arguments.namespace:
+    if not question.namespace:
         accounts = {pool: account.rows for pool, account in pool_accounts(fleet).items()}
         tables += [account_table(rows, pool) for pool, rows in accounts.items()]
         document["accounts"] = {pool: account_document(rows) for pool, rows in accounts.items()}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
+from mofa_model.answers.options import question_of
 from mofa_model.tables import Cell, Column, Table
 from mofa_operator.verbs import cluster_options
 
@@ -23,8 +24,8 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the arguments of `mofa why`: the job, and how to print."""
-    cluster_options.add_job_options(parser)
+    """Add the question."""
+    cluster_options.add_job_options(parser, cluster_options.ClusterJobQuestion)
     output.add_options(parser)
 
 
@@ -37,7 +38,7 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.fleet.spending import change, spending
     from mofa_operator.fleet.survey import accounts_by_job
 
-    seen = cluster_options.read_job(arguments)
+    seen = cluster_options.read_job(question_of(cluster_options.ClusterJobQuestion, arguments))
     fleet, key, snapshot = seen.fleet, seen.key, seen.snapshot
     stance, texts = handling_of(snapshot), seen.texts
     if not texts and stance is Handling.ADVISE:
