@@ -353,3 +353,16 @@ def test_every_setting_changes_what_the_operator_does(flag, tmp_path):
         value = str(tmp_path / "secret")
         Path(value).write_text("user:secret")
     assert behaviour(changed(flag, value)) != behaviour(OperatorSettings())
+
+
+def test_what_the_parts_count_is_in_the_metrics():
+    operator = put_together(OperatorSettings())
+    operator._api.count("apply", "ok")
+    operator.model_pool.count()
+    operator._events.count(2)
+    page = operator._exporter.page()[0].decode().splitlines()
+    assert {
+        'mofa_advisor_api_writes_total{outcome="ok",verb="apply"} 1.0',
+        "mofa_advisor_searches_total 1.0",
+        "mofa_advisor_events_dropped_total 2.0",
+    } <= set(page)
