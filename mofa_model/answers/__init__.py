@@ -3,7 +3,7 @@
 May import: everything in `mofa_model` but `cli` and `verbs`. Imported by: verbs, and `mofa_model`,
 which offers the functions.
 
-    questions  the options of every question, each declared here alone
+    questions  the options of these questions, each declared once
     options    an option in general: its flag, its parameter of Python, its field of a page
     answer     the Python function of a question, and the methods of every answer
     training   search cases and request of a question; shared by `advise`, `explain` and `sweep`

@@ -3,6 +3,9 @@
     class EttrQuestion(UserQuestion):
         level: float = option(real, "--level P", "level of the band", default=0.9)
 
+    class RatesQuestion(UserQuestion):
+        level: float = as_in(EttrQuestion, "level", "level of intervals")
+
 From these fields follow the options of the command (`add_options`), the parameters of the Python
 function, the form of the page and the reference. Nothing slow is imported here: help and
 completion read questions.

@@ -1,8 +1,9 @@
-"""The options of every verb that answers a question: one class for each verb.
+"""The options of verbs: one class for each verb whose question is answered in this package.
 
-An option is declared here alone. Its sentence stands in the command's help, in the reference of
-Python and on the page; `training.py` and `job.py` turn questions into what the model takes. Help
-and completion import this module, so it imports nothing slow.
+An option is declared once, and `as_in` takes it into other questions. Its sentence stands in the
+command's help, in the reference of Python and on the page; `training.py` and `job.py` turn
+questions into what the model takes. Help and completion import this module, so it imports nothing
+slow. A question that its verb alone reads stands beside the verb.
 """
 
 from __future__ import annotations
