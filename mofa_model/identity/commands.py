@@ -68,10 +68,16 @@ class TextFile(NamedTuple):
     """Where it stands in the manifest."""
     first_line: int = 1
     """The line of its first line there. [1]"""
+    mark: str = " line "
+    """What stands between its place and a line of it."""
+
+    def line(self, lines: int) -> str:
+        """The place of the line that comes so many lines after the first."""
+        return f"{self.where}{self.mark}{self.first_line + lines}"
 
     def at(self, offset: int) -> str:
         """The place of a character."""
-        return f"{self.where} line {self.first_line + self.text.count(chr(10), 0, offset)}"
+        return self.line(self.text.count("\n", 0, offset))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,21 +1,25 @@
 """Settings that a job says: options of commands, variables, files of settings, Python sources.
 
-All become `Setting`s: a key in one spelling, its value as text, and where it stands. They are
-ordered: options of the command first, then variables, then files; the earlier one counts.
+    settings_of(contents)         all settings of a job: options of the command first, then
+                                  variables, then files; the earlier one counts
+    file_settings(source, form)   those of one file, also of one that somebody pastes
+
+Each `Setting` is a key in one spelling, its value as text, and where it stands. YAML and JSON keep
+the line of each value, TOML that of each key. A Python source is parsed and never run.
 """
 
 from __future__ import annotations
 
 import ast
-import json
+import operator
 import re
-import tomllib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import InputError
+from mofa_model.files import from_json, from_toml
 from mofa_model.identity.commands import (
     Contents,
     PlacedVariable,
@@ -25,14 +29,18 @@ from mofa_model.identity.commands import (
     programs,
 )
 from mofa_model.identity.recipes import own_arguments
-from mofa_model.yaml_text import StreamReader
+from mofa_model.yaml_text import MOST_VALUES, StreamReader
 
-_MOST: Final = 4000
-"""Most settings of a job that are read. [1]"""
-_DEEPEST: Final = 8
+_MOST: Final = 6000
+"""Most settings of a job, and of a file, that are read. [1]"""
+_DEEPEST: Final = 16
 """Most levels of a file that are read. [1]"""
+_ITEMS: Final = 64
+"""Most items of a list that are read. [1]"""
 _LONGEST: Final = 100_000
-"""Most characters of a file that are read."""
+"""Most characters of a job's file that are read."""
+_LINE: Final = re.compile(r"(\s*)(?:- )?([A-Za-z_][\w.-]*)\s*:\s*(\S.*?)?\s*(?:#.*)?$")
+"""A line of YAML with a key."""
 _ASSIGNED: Final = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=(.*)", re.DOTALL)
 _OPTION: Final = re.compile(r"--?([A-Za-z_][\w./-]*)")
 _LISTS: Final = re.compile(r"((target|attn)_modules|converters)$")
@@ -68,12 +76,14 @@ def settings_of(contents: Contents) -> list[Setting]:
     """All settings, those that count first."""
     settings = [setting for command in programs(contents) for setting in _options(command)]
     settings += [
-        Setting(_key(variable.name), variable.value.strip(), variable.where, "variable")
+        Setting(key(variable.name), variable.value.strip(), variable.where, "variable")
         for variable in contents.variables.values()
         if not variable.name.isdigit()
     ]
     for source in contents.files:
-        settings += _filled(_of_source(source, contents.variables), contents.variables)
+        form = _form_of(source.name)
+        if form and len(source.text) <= _LONGEST:
+            settings += file_settings(source, form, contents.variables)
     for command in programs(contents):
         recipe = own_arguments(command, contents.variables)
         options = _options(ProgramCall(words=(command.words[0], *recipe), where=command.where))
@@ -81,6 +91,12 @@ def settings_of(contents: Contents) -> list[Setting]:
     return [setting for setting in settings if setting.value and not ASIDE.search(setting.path)][
         :_MOST
     ]
+
+
+def _form_of(name: str) -> str:
+    """The form of a file by its name; empty where it is none of settings."""
+    ending = "py" if name == "python -c" else name.lower().rpartition(".")[2]
+    return {"yml": "yaml"}.get(ending, ending if ending in {"yaml", "json", "toml", "py"} else "")
 
 
 _FILLED: Final = re.compile(
@@ -102,7 +118,7 @@ def _filled(settings: list[Setting], variables: Mapping[str, PlacedVariable]) ->
 
     def value(match: re.Match[str]) -> str:
         variable = variables.get(match["name"])
-        own = variable.value if variable is not None else values.get(_key(match["name"]))
+        own = variable.value if variable is not None else values.get(key(match["name"]))
         return own or match["default"] or match.group()
 
     def whole(text: str) -> str:
@@ -120,10 +136,10 @@ _NESTED: Final = 3
 """How often a value is resolved that refers to another one. [1]"""
 
 
-def _key(name: str) -> str:
+def key(name: str) -> str:
     """A key in one spelling.
 
-    >>> _key("--Model.Seq-Length")
+    >>> key("--Model.Seq-Length")
     'model.seq_length'
     """
     return name.strip("-+").replace("-", "_").replace("/", ".").lower()
@@ -144,14 +160,15 @@ def _options(command: ProgramCall) -> Iterator[Setting]:
                 value = "true" if following.startswith("--") or at + 1 == len(words) else following
                 if following.startswith("-") and not re.fullmatch(r"-[\d.]+(e-?\d+)?", following):
                     value = "true"
-            if _LISTS.search(_key(name)) and value == following:  # its words are many
+            if _LISTS.search(key(name)) and value == following:  # its words are many
                 value = ",".join([value, *_plain(words[at + 2 :])])
             if value.lstrip().startswith("{"):  # settings as JSON, as Kubeflow's SDK passes them
-                yield from _of_json(value, word.where)
-            yield Setting(_key(name), value.strip().strip("\"'"), word.where, "option")
+                inside = file_settings(TextFile("", value, word.where), "json", {})
+                yield from (one._replace(where=word.where, origin="option") for one in inside)
+            yield Setting(key(name), value.strip().strip("\"'"), word.where, "option")
         elif at and (assignment := _ASSIGNED.fullmatch(text)):
             yield Setting(
-                _key(assignment[1]), assignment[2].strip().strip("\"'"), word.where, "option"
+                key(assignment[1]), assignment[2].strip().strip("\"'"), word.where, "option"
             )
 
 
@@ -160,219 +177,406 @@ def _plain(words: Iterable[PlacedWord]) -> list[str]:
     return [word.text for word in takewhile(lambda word: not word.text.startswith("-"), words)]
 
 
-def _of_json(text: str, where: str) -> list[Setting]:
+# ---------------------------------------------------------------------------- files of trainers
+
+
+def file_settings(
+    source: TextFile, form: str, variables: Mapping[str, PlacedVariable], *, by_name: bool = False
+) -> list[Setting]:
+    """Settings of a file in the form `yaml`, `json`, `toml` or `py`; nothing in it is run.
+
+    What it asks the environment for is the variable that the job has, else its default. `by_name`:
+    whether a class or a function of a Python source stands for its own name.
+    """
+    if form == "py":
+        settings = _of_python(source, variables, by_name=by_name)
+    else:
+        settings = {"yaml": _of_yaml, "json": _of_json, "toml": _of_toml}[form](source)
+    return _filled(settings, variables)
+
+
+def _of_yaml(source: TextFile) -> list[Setting]:
+    """Settings of YAML, and so of JSON; a text that is no valid YAML is read line by line."""
+    walk = _Nodes(source)
     try:
-        leaves = _leaves(json.loads(text), TextFile("", text, where))
-    except (ValueError, RecursionError):
-        return []
-    return [setting._replace(where=where, origin="option") for setting in leaves]
+        nodes = list(StreamReader(source.name).documents(source.text))
+    except InputError:  # a template too: what its lines say
+        return _by_lines(source)
+    settings = (setting for node in nodes for setting in walk.settings(node, "", 0))
+    return list(islice(settings, _MOST))
 
 
-def _of_source(source: TextFile, variables: Mapping[str, PlacedVariable]) -> list[Setting]:
-    if len(source.text) > _LONGEST:
-        return []
-    name = source.name.lower()
-    try:
-        if name.endswith(".toml"):
-            return _leaves(tomllib.loads(source.text), source)
-        if name.endswith(".json"):
-            return _leaves(json.loads(source.text), source)
-        if name.endswith((".yaml", ".yml")):
-            reader = StreamReader(source.name)
-            try:
-                values = [reader.value(node) for node in reader.documents(source.text)]
-            except InputError:  # a key twice, or a template: what its lines say
-                return list(_lines(source))
-            return [setting for value in values for setting in _leaves(value, source)]
-    except (InputError, ValueError, RecursionError):
-        return []
-    if name.endswith(".py") or name == "python -c":
-        return list(_of_python(source, variables))
-    return []
+class _Nodes:
+    """Settings of YAML by its nodes, each with its line.
 
-
-_WORD: Final = re.compile(r"[\w./-]+")
-_LINE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*):\s+([^#\s][^#]*?)\s*(#.*)?")
-
-
-def _lines(source: TextFile) -> Iterator[Setting]:
-    """Settings of a file that is no valid YAML, line by line; the last one of each key."""
-    settings = {}
-    for number, line in enumerate(source.text.splitlines(), source.first_line):
-        if pair := _LINE.fullmatch(line):
-            place = f"{source.where} line {number}"
-            settings[pair[1]] = Setting(_key(pair[1]), pair[2].strip("\"'"), place, "file")
-    yield from settings.values()
-
-
-class _Places:
-    """Lines of a file by the keys that stand in them.
-
-    A file may have thousands of keys, and anybody may write it: each line is read once.
+    An alias is followed wherever it stands, so a small file may say a lot: visits are counted.
     """
 
     def __init__(self, source: TextFile) -> None:
         self._source = source
-        self._lines = source.text.splitlines()
-        self._with_word: dict[str, list[int]] = {}
-        self._having: dict[str, list[int]] = {}
-        for at, line in enumerate(self._lines):
-            for word in dict.fromkeys(_WORD.findall(line)):
-                self._with_word.setdefault(word, []).append(at)
+        self._left = MOST_VALUES
 
-    def of(self, name: str, value: str) -> str:
-        """The line where a leaf stands: the one with its key and value, else with its key."""
-        having = self._having.get(name)
-        if having is None:
-            having = self._having[name] = self._lines_of(name)
-        exact = (at for at in having if value in self._lines[at])
-        at = next(exact, next(iter(having), None))
-        where = self._source.where
-        return where if at is None else f"{where} line {self._source.first_line + at}"
+    def settings(self, node: Any, path: str, depth: int) -> Iterator[Setting]:
+        """Settings in a node: each text, number or switch under its dotted path."""
+        from ruamel.yaml.nodes import MappingNode, SequenceNode
 
-    def _lines_of(self, name: str) -> list[int]:
-        key = re.compile(rf"(^|[\s{{,\"']){re.escape(name)}[\"']?\s*[:=]")
-        if _WORD.fullmatch(name):
-            near = self._with_word.get(name, [])
-        else:  # a key with blanks or other signs
-            near = [at for at, line in enumerate(self._lines) if name in line]
-        return [at for at in near if key.search(self._lines[at])]
-
-
-def _leaves(value: Any, source: TextFile) -> list[Setting]:
-    """Settings in a nested value: each text or number under its dotted path, with its line."""
-    settings: list[Setting] = []
-    place = _Places(source).of
-
-    def walk(inner: Any, path: str, depth: int) -> None:
-        if depth > _DEEPEST or len(settings) >= _MOST:
+        self._left -= 1
+        if depth > _DEEPEST or self._left < 0:
             return
-        if isinstance(inner, Mapping):
-            for name, item in inner.items():
-                walk(item, f"{path}.{name}" if path else str(name), depth + 1)
-        elif isinstance(inner, list):
-            if _LISTS.search(path) and all(isinstance(item, str) for item in inner):
-                walk(",".join(inner), path, depth + 1)
-            for item in inner[:64]:
-                if isinstance(item, Mapping):
-                    walk(item, path, depth + 1)
-        elif isinstance(inner, str | int | float):
-            text = "true" if inner is True else "false" if inner is False else str(inner)
-            name = path.rpartition(".")[2]
-            shown = text if not isinstance(inner, bool) else ""
-            settings.append(Setting(_key(path), text, place(name, shown), "file"))
+        if isinstance(node, MappingNode):
+            for word, value in self._entries(node, depth).items():
+                yield from self.settings(value, f"{path}.{word}" if path else word, depth + 1)
+        elif isinstance(node, SequenceNode):
+            if _LISTS.search(key(path)) and not any(item.id != "scalar" for item in node.value):
+                words = ",".join(str(item.value) for item in node.value)
+                yield self._setting(node, path, words)
+            else:
+                for item in node.value[:_ITEMS]:
+                    yield from self.settings(item, path, depth + 1)
+        elif (kind := str(node.tag).rpartition(":")[2]) != "null":
+            value = str(node.value)
+            if kind == "bool":
+                value = "true" if value.lower() in {"true", "yes", "on"} else "false"
+            yield self._setting(node, path, value)
 
-    walk(value, "", 0)
+    def _entries(self, mapping: Any, depth: int) -> dict[str, Any]:
+        """Nodes of a mapping by their keys: of a key that stands twice the last one, and its own
+        before those that it merges.
+        """
+        self._left -= len(mapping.value)
+        merged, own = dict[str, Any](), dict[str, Any]()
+        if depth > _DEEPEST or self._left < 0:
+            return own
+        for word, value in mapping.value:
+            if str(word.tag).endswith(":merge"):
+                for inner in reversed(value.value if value.id == "sequence" else [value]):
+                    merged |= self._entries(inner, depth + 1) if inner.id == "mapping" else {}
+            elif word.id == "scalar":
+                own[str(word.value)] = value
+        return merged | own
+
+    def _setting(self, node: Any, path: str, value: str) -> Setting:
+        return Setting(key(path), value, self._source.line(node.start_mark.line), "file")
+
+
+def _by_lines(source: TextFile) -> list[Setting]:
+    """Settings line by line, with the sections that their indentation shows."""
+    sections, settings = list[tuple[int, str]](), list[Setting]()
+    for number, line in enumerate(source.text.splitlines()):
+        pair = _LINE.match(line)
+        if not pair:
+            continue
+        depth = len(pair[1].expandtabs(2))
+        while sections and sections[-1][0] >= depth:
+            sections.pop()
+        path = ".".join([word for _, word in sections] + [pair[2]])
+        if pair[3] is None:
+            sections.append((depth, pair[2]))
+        else:
+            value = pair[3].strip("\"'")
+            settings.append(Setting(key(path), value, source.line(number), "file"))
     return settings
 
 
-def _of_python(source: TextFile, variables: Mapping[str, PlacedVariable]) -> Iterator[Setting]:
-    """Constants that a Python source assigns or passes by name; it is parsed and never run. What it
-    asks the environment for is the variable that the job has, else its default.
+def _of_toml(source: TextFile) -> list[Setting]:
+    """Settings of TOML; a text that is no valid TOML is read line by line."""
+    lines = _of_ini(source)
+    try:
+        document = from_toml(source.text, source.name)
+    except InputError:
+        return lines
+    places = {setting.path: setting.where for setting in lines}
+    return _of_document(document, lambda path, _: places.get(key(path), source.where))
+
+
+def _of_json(source: TextFile) -> list[Setting]:
+    """Settings of JSON, many times as fast as by its nodes: its keys stand in the order of its
+    values, so the next place where a key is written is its own.
+    """
+    at = line = 0
+
+    def place(_: str, name: str) -> str:
+        nonlocal at, line
+        quoted = f'"{name}"'
+        found = source.text.find(quoted, at)
+        while found >= 0 and not _COLON.match(source.text, found + len(quoted)):
+            found = source.text.find(quoted, found + 1)
+        if found >= 0:
+            line += source.text.count("\n", at, found)
+            at = found
+        return source.line(line)
+
+    try:
+        return _of_document(from_json(source.text, source.name), place)
+    except InputError:
+        return []
+
+
+_COLON: Final = re.compile(r"\s*:")
+
+
+def _of_document(document: Any, place: Callable[[str, str], str]) -> list[Setting]:
+    """Settings in nested values; `place` is asked for each key, by its dotted path and its name, in
+    the order of the file.
+    """
+    settings: list[Setting] = []
+
+    def walk(inner: Any, path: str, where: str, depth: int) -> None:
+        if depth > _DEEPEST or len(settings) >= _MOST or inner is None:
+            return
+        if isinstance(inner, Mapping):
+            for word, item in inner.items():
+                inside = f"{path}.{word}" if path else str(word)
+                walk(item, inside, place(inside, str(word)), depth + 1)
+        elif isinstance(inner, list):
+            if _LISTS.search(key(path)) and all(isinstance(item, str) for item in inner):
+                inner = [",".join(inner)]
+            for item in inner[:_ITEMS]:
+                walk(item, path, where, depth + 1)
+        else:
+            value = str(inner).lower() if isinstance(inner, bool) else str(inner)
+            settings.append(Setting(key(path), value, where, "file"))
+
+    walk(document, "", "", 0)
+    return settings
+
+
+def _of_ini(source: TextFile) -> list[Setting]:
+    """Assignments below heads in brackets, line by line."""
+    section, settings = "", list[Setting]()
+    for number, line in enumerate(source.text.splitlines()):
+        if head := re.match(r"\s*\[+([\w.\"-]+)\]+", line):
+            section = head[1].replace('"', "")
+        elif pair := re.match(r"\s*([\w.\"-]+)\s*=\s*(.*?)\s*(?:#.*)?$", line):
+            word = pair[1].replace('"', "")
+            path = f"{section}.{word}" if section else word
+            value = pair[2].strip("\"'")
+            settings.append(Setting(key(path), value, source.line(number), "file"))
+    return settings
+
+
+# ---------------------------------------------------------------------------- Python sources
+
+
+def _of_python(
+    source: TextFile, variables: Mapping[str, PlacedVariable], *, by_name: bool
+) -> list[Setting]:
+    """What a Python source passes by name, assigns, or gives a parameter as its default, in the
+    order of its lines.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    constants: dict[str, Any] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
+        return []
+    return _Python(tree, source, variables, by_name=by_name).settings()[:_MOST]
+
+
+class _Python:
+    def __init__(
+        self, tree: ast.Module, source: TextFile, variables: Mapping[str, PlacedVariable],
+        *, by_name: bool,
+    ) -> None:  # fmt: skip
+        self._tree, self._source = tree, source
+        self._variables, self._by_name = variables, by_name
+        self._constants: dict[str, ast.expr] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self._constants.setdefault(target.id, node.value)
+        self._scopes: list[dict[str, ast.expr]] = []
+        self._found: list[Setting] = []
+        self._imported: list[Setting] = []
+
+    def settings(self) -> list[Setting]:
+        """All settings, in the order of the lines; recipes that are only imported come last."""
+        self._walk(self._tree, "")
+        return [*self._found, *self._imported]
+
+    def _walk(self, node: ast.AST, section: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._function(node, section)
+            return
+        if isinstance(node, ast.Call):
+            section = _called(node)
+            self._call(node, section)
+        elif isinstance(node, ast.Assign):
             for target in node.targets:
-                if isinstance(target, ast.Name) and (constant := _literal(node.value, variables)):
-                    constants.setdefault(target.id, constant)
-    for node in ast.walk(tree):
-        for name, value in _pairs(node):
-            constant = _literal(value, variables)
-            if isinstance(value, ast.Name):
-                constant = constants.get(value.id)
-            if _LISTS.search(_key(name)) and isinstance(value, ast.List | ast.Tuple):
-                constant = ",".join(str(_literal(element, variables)) for element in value.elts)
-            if isinstance(constant, str | int | float) and constant != "":
-                text = str(constant).lower() if isinstance(constant, bool) else str(constant)
-                line = source.first_line + getattr(value, "lineno", 1) - 1
-                yield Setting(_key(name), text, f"{source.where} line {line}", "source")
+                self._add(_dotted(target), node.value, "")
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._add(_dotted(node.target), node.value, "")
+        elif isinstance(node, ast.ImportFrom):
+            recipes = (name.name for name in node.names if _RECIPE.search(name.name))
+            self._imported += (self._setting("recipe", recipe, node) for recipe in recipes)
+        elif isinstance(node, ast.Dict):
+            for word, value in zip(node.keys, node.values, strict=True):
+                if isinstance(word, ast.Constant) and isinstance(word.value, str):
+                    self._add(word.value, value, section)
+        for inner in ast.iter_child_nodes(node):
+            self._walk(inner, section)
 
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, section: str) -> None:
+        """A function: its parameters have their defaults."""
+        plain, defaults = [*node.args.posonlyargs, *node.args.args], node.args.defaults
+        pairs = list(zip(plain[len(plain) - len(defaults) :], defaults, strict=True))
+        named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        pairs += [(parameter, value) for parameter, value in named if value is not None]
+        self._scopes.append({parameter.arg: value for parameter, value in pairs})
+        for parameter, value in pairs:
+            self._add(parameter.arg, value, "")
+        for inner in node.body:
+            self._walk(inner, section)
+        self._scopes.pop()
 
-def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Names with the values that a node gives them."""
-    if isinstance(node, ast.Call):
-        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
-        yield from _of_call(node)
-    elif isinstance(node, ast.Assign):
-        for target in node.targets:
-            name = getattr(target, "id", None) or getattr(target, "attr", None)
-            if name:
-                yield name, node.value
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        if isinstance(node.target, ast.Name):
-            yield node.target.id, node.value
-    elif isinstance(node, ast.FunctionDef):
-        last = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-        yield from zip((parameter.arg for parameter in last), node.args.defaults, strict=True)
-    elif isinstance(node, ast.ImportFrom):  # of Megatron Bridge: import llama3_8b_pretrain_config
-        yield from (
-            ("recipe", ast.copy_location(ast.Constant(imported.name), node))
-            for imported in node.names
-            if _RECIPE.search(imported.name)
-        )
-    elif isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield key.value, value
+    def _call(self, node: ast.Call, called: str) -> None:
+        for keyword in node.keywords:
+            self._add(keyword.arg or "", keyword.value, called)
+        if called == "from_pretrained" and node.args:
+            owner = _dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            if not re.search(r"token|processor", owner, re.IGNORECASE):
+                self._add("pretrained_model_name_or_path", node.args[0], "")
+        elif called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
+            if isinstance(node.args[0].value, str) and (default := _default(node)):
+                self._add(node.args[0].value, default, "")
+        elif recipe := _recipe(node.func):
+            self._found.append(self._setting("recipe", recipe, node))
+        elif self._by_name and isinstance(node.func, ast.Attribute):
+            owner = _dotted(node.func.value)
+            if owner[:1].isupper():
+                self._found.append(self._setting(key(owner), node.func.attr, node))
 
+    def _add(self, word: str, value: ast.expr, section: str) -> None:
+        path = key(f"{section}.{word}" if section else word)
+        if _LISTS.search(path) and isinstance(value, ast.List | ast.Tuple):
+            constant: object = ",".join(str(self._value(item, 0)) for item in value.elts)
+        else:
+            constant = self._value(value, 0) if word else None
+        if constant is None or constant == "":
+            return
+        text = str(constant).lower() if isinstance(constant, bool) else str(constant)
+        if isinstance(constant, float) and constant.is_integer() and abs(constant) < 2**53:
+            text = str(int(constant))
+        self._found.append(self._setting(path, text, value))
 
-_RECIPE: Final = re.compile(r"_(pretrain|finetune|sft|peft)_config$")
-"""Names of recipes of Megatron Bridge."""
+    def _setting(self, path: str, value: str, node: ast.AST) -> Setting:
+        return Setting(path, value, self._source.line(getattr(node, "lineno", 1) - 1), "source")
 
-
-def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """The model of `from_pretrained`, and defaults of `add_argument`."""
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    if called == "from_pretrained" and node.args:
-        owner = getattr(node.func, "value", None)
-        if not re.search(r"Token|Processor", getattr(owner, "id", "")):
-            yield "pretrained_model_name_or_path", node.args[0]
-    if called in {"pretrain_recipe", "finetune_recipe"}:  # NeMo's: llm.llama3_8b.pretrain_recipe()
-        owner = getattr(node.func, "value", None)
-        named = getattr(owner, "attr", "") or getattr(owner, "id", "")
-        if named:  # or llama3_8b.pretrain_recipe()
-            yield "recipe", ast.copy_location(ast.Constant(named), node)
-    if called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
-        default = next(
-            (keyword.value for keyword in node.keywords if keyword.arg == "default"), None
-        )
-        if default is not None and isinstance(node.args[0].value, str):
-            yield node.args[0].value, default
-
-
-def _literal(value: ast.expr, variables: Mapping[str, PlacedVariable]) -> object:
-    """The constant that an expression is; None where it is none."""
-    if isinstance(value, ast.Constant):
-        return value.value
-    if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
-        return f"{value.value.id}.{value.attr}" if value.value.id == "torch" else None
-    if isinstance(value, ast.Subscript):  # os.environ["NAME"]
-        environ = getattr(value.value, "attr", "") == "environ"
-        return _variable(value.slice, variables) if environ else None
-    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "field":
-        default = next(
-            (keyword.value for keyword in value.keywords if keyword.arg == "default"), None
-        )
-        return default.value if isinstance(default, ast.Constant) else None
-    if not isinstance(value, ast.Call) or not value.args:
+    def _value(self, value: ast.expr | None, depth: int) -> object:
+        """What an expression says, as far as constants and variables tell; None where they do
+        not.
+        """
+        if depth > _DEEPEST:
+            return None
+        depth += 1
+        match value:
+            case ast.Constant(value=str() | int() | float() as constant):
+                return constant
+            case ast.Name(id=name):
+                scopes = (
+                    scope for scope in (*reversed(self._scopes), self._constants) if name in scope
+                )
+                if scope := next(scopes, None):
+                    return self._value(scope[name], depth)
+                return name if self._by_name and name[:1].isupper() else None  # a class
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                number = self._value(operand, depth)
+                return -number if isinstance(number, int | float) else None
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return next(filter(None, (self._value(operand, depth) for operand in values)), None)
+            case ast.BinOp(left=left, op=how, right=right):
+                return _calculated(how, self._value(left, depth), self._value(right, depth))
+            case ast.Attribute(attr=name):
+                return name if self._by_name or _dotted(value).startswith("torch.") else None
+            case ast.Subscript(value=ast.Attribute(attr="environ"), slice=name):
+                return self._variable(name)
+            case ast.Call():
+                return self._made(value, depth)
         return None
-    if isinstance(value.func, ast.Name) and value.func.id in {"int", "float", "str"}:
-        return _literal(value.args[0], variables)
-    called = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-    if called not in {"get", "getenv"}:
+
+    def _made(self, value: ast.Call, depth: int) -> object:
+        called = _called(value)
+        if called in _TYPES and len(value.args) == 1:
+            inner = self._value(value.args[0], depth)
+            try:
+                return _TYPES[called](inner) if isinstance(inner, str | int | float) else None
+            except ValueError:
+                return None
+        if called in {"get", "getenv"} and value.args:  # os.environ.get("NAME", "default")
+            usual = value.args[1] if len(value.args) == 2 else None
+            if (own := self._variable(value.args[0])) or usual is not None:
+                return own or self._value(usual, depth)
+        if called == "field" and (default := _default(value)):
+            return self._value(default, depth)
+        return called or None if self._by_name else None
+
+    def _variable(self, name: ast.expr) -> str | None:
+        """What the job says of a variable that a source asks the environment for."""
+        variable = self._variables.get(str(name.value)) if isinstance(name, ast.Constant) else None
+        return None if variable is None else variable.value
+
+
+_TYPES: Final[Mapping[str, Callable[[Any], object]]] = {"int": int, "float": float, "str": str}
+
+
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], object]]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def _calculated(how: ast.operator, left: object, right: object) -> object:
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
         return None
-    environment = _variable(value.args[0], variables)  # os.environ.get("NAME", "default")
-    usual = value.args[1] if len(value.args) == 2 else None
-    return environment or (usual.value if isinstance(usual, ast.Constant) else None)
+    if isinstance(how, ast.Pow) and not (0 <= right <= 64 and abs(left) < 2**20):
+        return None
+    try:
+        return _OPERATORS[type(how)](left, right)
+    except (KeyError, ArithmeticError, ValueError):
+        return None
 
 
-def _variable(name: ast.expr, variables: Mapping[str, PlacedVariable]) -> str | None:
-    variable = variables.get(str(name.value)) if isinstance(name, ast.Constant) else None
-    return None if variable is None else variable.value
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Attribute):
+        owner = _dotted(node.func)
+        if node.func.attr in {"Config", "Partial"} and node.args:
+            first = _dotted(node.args[0])
+            return first.rpartition(".")[2]
+        return owner.rpartition(".")[2]
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _default(node: ast.Call) -> ast.expr | None:
+    """What a call gives as `default`, as add_argument and a dataclass's field have it."""
+    return next((keyword.value for keyword in node.keywords if keyword.arg == "default"), None)
+
+
+_RECIPE: Final = re.compile(r"\w_(pretrain|finetune|sft|peft)_(config|recipe)$")
+"""Names of recipes of NeMo and Megatron Bridge."""
+
+
+def _recipe(called: ast.expr) -> str:
+    """The recipe that a function makes, as NeMo and Megatron-Bridge name theirs; empty of any
+    other.
+
+    >>> _recipe(ast.parse("llm.llama3_70b.pretrain_recipe", mode="eval").body)
+    'llama3_70b'
+    >>> _recipe(ast.parse("llama32_1b_pretrain_config", mode="eval").body)
+    'llama32_1b_pretrain_config'
+    """
+    owner, _, name = _dotted(called).rpartition(".")
+    if name in {"pretrain_recipe", "finetune_recipe"}:
+        return owner.rpartition(".")[2]
+    return name if _RECIPE.search(name) else ""
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -8,7 +8,6 @@ May import: identity, presets, yaml_text, files. Imported by: answers, verbs.
     recognise   what a text is, by what stands in it, and whose
     wrapped     code of notebooks and pages, and the settings that a log prints
     scripts     a script as its author means it, followed by `identity.sbatch`
-    settings    files and Python sources as settings with their lines
     machines    nvidia-smi, sinfo, scontrol, directives, and devices in comments
     lookup      settings looked up by the keys of words.toml, which has every trainer's words
     choices     precision, sharding, recomputation, offloading, optimizer: rules, the surest first

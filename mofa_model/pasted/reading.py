@@ -14,12 +14,12 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from mofa_model.identity.classes import LANGUAGE_MODELS, OTHER_MODELS
-from mofa_model.identity.commands import Contents, ProgramCall
+from mofa_model.identity.commands import Contents, ProgramCall, TextFile
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.facts import ACCUMULATION
 from mofa_model.identity.secret_words import is_secret
-from mofa_model.identity.settings import Setting
-from mofa_model.pasted import machines, settings
+from mofa_model.identity.settings import Setting, file_settings
+from mofa_model.pasted import machines
 from mofa_model.pasted.choices import CHOICES
 from mofa_model.pasted.launches import devices_of, names_file, variable
 from mofa_model.pasted.lookup import Lookup, first_of
@@ -194,9 +194,10 @@ def _machine_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
 
 def _settings_of(pasted: Pasted, kind: PastedKind) -> list[Setting]:
     """The settings of a file; tokens and passwords are none."""
-    readers = {PastedKind.TOML: settings.of_toml, PastedKind.PYTHON: settings.of_python}
-    reader = readers.get(kind, settings.of_yaml)
-    return [setting for setting in reader(pasted.text, pasted.name) if not _is_secret(setting)]
+    form = {PastedKind.TOML: "toml", PastedKind.PYTHON: "py"}.get(kind, "yaml")
+    source = TextFile(pasted.name, pasted.text, pasted.name, mark=":")
+    settings = file_settings(source, form, {}, by_name=True)
+    return [setting for setting in settings if not _is_secret(setting)]
 
 
 def _is_secret(setting: Setting) -> bool:
@@ -297,7 +298,7 @@ def _written_settings(contents: Contents, name: str) -> list[Setting]:
         setting
         for source in contents.files
         if re.search(r"\.(ya?ml|json|toml)$", source.name) or source.text.lstrip()[:1] == "{"
-        for setting in settings.of_yaml(source.text, name)
+        for setting in file_settings(source, "yaml", {})
     ]
     return [setting._replace(where=name) for setting in written if not _is_secret(setting)]
 

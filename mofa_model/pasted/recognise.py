@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from mofa_model.identity.classes import ONLY_OF
-from mofa_model.identity.commands import Contents, ProgramCall
-from mofa_model.identity.settings import Setting
-from mofa_model.pasted import settings as reader
+from mofa_model.identity.commands import Contents, ProgramCall, TextFile
+from mofa_model.identity.settings import Setting, file_settings, key
 
 
 class PastedKind(StrEnum):
@@ -170,7 +169,8 @@ def _mapping(text: str, name: str) -> PastedKind | None:
         return None
     if re.search(r"(?m)^\s*(torchrun|deepspeed|srun|accelerate launch) ", text):
         return None
-    paths = {setting.path for setting in reader.of_yaml(text, name or "input")}
+    settings = file_settings(TextFile(name, text, name), "yaml", {})
+    paths = {setting.path for setting in settings}
     return _of_paths(paths, PastedKind.YAML) if paths else None
 
 
@@ -435,7 +435,7 @@ def options_of(call: ProgramCall) -> tuple[list[Setting], list[Setting]]:
         pair = _option(word.text, following) if number else None
         if pair is not None:
             value = pair[1].strip().strip("\"'")
-            made = Setting(reader.key(pair[0]), value, word.where, "option")
+            made = Setting(key(pair[0]), value, word.where, "option")
             (before if number < at else behind).append(made)
     return before, behind
 
