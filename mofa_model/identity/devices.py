@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mofa_model.identity.pods import PodForm, WrittenContainer, number
+from mofa_model.identity.pods import PodForm, WrittenContainer, count_of
 from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed_gpus, gpu_resource
 from mofa_model.kinds.shape import Beside, Reference, glance, part
 from mofa_model.records import dataclass
@@ -110,7 +110,7 @@ def asks(form: PodForm) -> list[tuple[WrittenContainer, str, str, object]]:
     for container in form.containers:
         for name, amount in container.asked.items():
             vendor = next((who for form, who in _VENDORS if form.fullmatch(str(name))), "")
-            if vendor and number(amount) != 0:
+            if vendor and count_of(amount) != 0:
                 requests.append((container, vendor, str(name), amount))
     return requests
 
@@ -139,7 +139,7 @@ def devices_of(forms: Iterable[PodForm], beside: Beside, processes: int = 0) -> 
             who, where = owner, where or f"{container.where}.resources.limits.{name}"
             if part(container.body, "resources").get("limits") is None:
                 where = where.replace(".limits.", ".requests.")
-            amount_asked = number(amount)
+            amount_asked = count_of(amount)
             if amount_asked is None and amount in (None, "") and owner in GPUS:
                 amount_asked = processes or None
             gpus_of_pod = (

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from mofa_model.identity.pods import number
 from mofa_model.identity.settings import Setting
 
 
@@ -66,6 +65,21 @@ def precision_of(value: str) -> str:
     return next((name for name, form in forms.items() if re.search(form, value.lower())), "")
 
 
+def number(text: str) -> int | None:
+    """A whole number as settings say it; None where it is none.
+
+    >>> number("8_192"), number("1e3"), number("auto"), number("4096.0"), number("16 * 2")
+    (8192, 1000, None, 4096, None)
+    """
+    plain = text.strip().strip("\"'").replace("_", "").replace(",", "")
+    if re.fullmatch(r"[+-]?\d{1,18}", plain):
+        return int(plain)
+    if re.fullmatch(r"[+-]?\d{1,18}(\.\d*)?([eE][+]?\d{1,2})?", plain):
+        value = float(plain)
+        return int(value) if value.is_integer() else None
+    return None
+
+
 def whole_number(
     settings: Sequence[Setting],
     keys: Sequence[str],
@@ -80,7 +94,7 @@ def whole_number(
     having = [
         (setting, value)
         for setting in settings
-        if setting.key in keys and (value := number(setting.value)) is not None and value > 0
+        if setting.key in keys and (value := number(setting.value) or 0) > 0
     ]
     if not having:
         return None
@@ -106,4 +120,4 @@ def number_at(settings: Sequence[Setting], path: str) -> Fact | None:
     having = (
         (number(setting.value), setting.where) for setting in settings if setting.path == path
     )
-    return next((Fact(value, where) for value, where in having if value), None)
+    return next((Fact(value, where) for value, where in having if value and value > 0), None)

@@ -15,6 +15,7 @@ from mofa_model.identity.fact import (
     ORIGINS,
     TOKENIZER_WORDS,
     Fact,
+    number,
     number_at,
     precision_of,
     whole_number,
@@ -36,7 +37,6 @@ from mofa_model.identity.named_models import (
     name_of,
     on_the_way,
 )
-from mofa_model.identity.pods import number
 from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting
 from mofa_model.launch.tuning import ALL_LINEAR, targets_of
@@ -476,7 +476,7 @@ def _rank(settings: Sequence[Setting]) -> Fact | None:
     beside = any(setting.key == "lora_alpha" for setting in settings)
     for setting in settings:
         inside = beside or re.search(r"lora|peft", setting.path.rpartition(".")[0])
-        if setting.key in {"r", "rank"} and inside and (value := number(setting.value)):
+        if setting.key in {"r", "rank"} and inside and (value := number(setting.value) or 0) > 0:
             return Fact(value, setting.where)
     return None
 

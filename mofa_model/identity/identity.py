@@ -30,7 +30,7 @@ from mofa_model.identity.commands import (
     read_container,
 )
 from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
-from mofa_model.identity.fact import OFF, Fact
+from mofa_model.identity.fact import OFF, Fact, number
 from mofa_model.identity.facts import HUGGING_FACE, FactSources, read_facts
 from mofa_model.identity.launch_found import (
     LaunchFound,
@@ -51,7 +51,6 @@ from mofa_model.identity.object_pods import (
 from mofa_model.identity.pods import (
     PodForm,
     initializes_model,
-    number,
     with_parameters,
 )
 from mofa_model.identity.settings import Setting, settings_of
@@ -309,7 +308,7 @@ def _processes(settings: Sequence[Setting]) -> int:
     """Processes of a node, as torchrun or another launcher is told; 0 = not said. [1]"""
     for setting in settings:
         if setting.key in {"nproc_per_node", "nproc", "num_gpus"} and setting.origin == "option":
-            return number(setting.value) or 0
+            return max(0, number(setting.value) or 0)
     return 0
 
 

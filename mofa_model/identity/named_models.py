@@ -23,7 +23,7 @@ _FILE: Final = re.compile(
     r"\.(py|sh|ya?ml|json|jsonl|toml|model|txt|safetensors|pt|bin|nemo|parquet)$"
 )
 PLACEHOLDER: Final = re.compile(r"[$<>{}\s]|REPLACE|YOUR[_-]")
-SIZED: Final = re.compile(r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|_\d)?[bm](?![a-z0-9])", re.IGNORECASE)
+SIZED: Final = re.compile(r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|[_p]\d)?[bm](?![a-z0-9])", re.IGNORECASE)
 _IN_A_NAME: Final = re.compile(
     r"(?<![a-z])(?P<family>tinyllama|codellama|llama|gemma|qwen|mistral|mixtral|deepseek|gpt"
     r"|falcon|nemotron|phi|olmo|bloom|mpt|granite)"

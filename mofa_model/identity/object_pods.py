@@ -19,7 +19,7 @@ from mofa_model.identity.devices import asks
 from mofa_model.identity.pods import (
     PodForm,
     WrittenContainer,
-    number,
+    count_of,
     pods_of,
     trains,
 )
@@ -55,7 +55,7 @@ def pods_of_object(
     pods = _counted(base, nodes, count)
     at = next((at for at, pod in enumerate(pods) if trains(pod)), None)
     if at is None:
-        whole = number(1 if nodes is None else nodes)
+        whole = count_of(1 if nodes is None else nodes)
         pods.append(PodForm(where="spec", spec={"containers": []}, count=whole, counted=count))
         at = len(pods) - 1
     if own or not pods[at].containers:
@@ -78,7 +78,7 @@ def _counted(pods: Sequence[PodForm], nodes: object, where: str) -> list[PodForm
     if nodes is None:
         return list(pods)
     return [
-        replace(pod, count=number(nodes), counted=where) if trains(pod) else pod for pod in pods
+        replace(pod, count=count_of(nodes), counted=where) if trains(pod) else pod for pod in pods
     ]
 
 

@@ -206,10 +206,10 @@ def _filled(node: Any, values: Mapping[str, str], depth: int) -> Any:
 _PARAMETER: Final = re.compile(r"\{\{\s*(?:workflow|inputs)\.parameters\.([\w-]+)\s*\}\}")
 
 
-def number(value: object) -> int | None:
-    """A whole number as people and templates write it; None where it is none.
+def count_of(value: object) -> int | None:
+    """A count of pods or devices as manifests and templates have it; None where it is none.
 
-    >>> number("8"), number(" 16 "), number("$NODES"), number(True)
+    >>> count_of("8"), count_of(" 16 "), count_of("$NODES"), count_of(True)
     (8, 16, None, None)
     """
     if isinstance(value, bool):
@@ -264,7 +264,7 @@ def _pods_in(
     for key, inner in value.items():
         inner_count, inner_counted = count, counted
         if key == "workerTemplate" and (size := value.get("size")) is not None:
-            pods = number(size)
+            pods = count_of(size)
             others = None if pods is None else pods - ("leaderTemplate" in value)
             inner_count, inner_counted = _product(count, others), f"{where}.size"
         yield from _pods_in(
@@ -286,9 +286,9 @@ def _pod_count(
         return count, counted
     for name in _COUNTS:
         if name in value and value[name] is not None:
-            count, counted = _product(count, number(value[name])), f"{where}.{name}"
+            count, counted = _product(count, count_of(value[name])), f"{where}.{name}"
     if "replicas" not in value and value.get("minReplicas") is not None:
-        count = _product(count, number(value["minReplicas"]))
+        count = _product(count, count_of(value["minReplicas"]))
         counted = f"{where}.minReplicas"
     return count, counted
 

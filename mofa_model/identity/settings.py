@@ -41,16 +41,17 @@ _LONGEST: Final = 100_000
 """Most characters of a job's file that are read."""
 _LINE: Final = re.compile(r"(\s*)(?:- )?([A-Za-z_][\w.-]*)\s*:\s*(\S.*?)?\s*(?:#.*)?$")
 """A line of YAML with a key."""
-_ASSIGNED: Final = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=(.*)", re.DOTALL)
-_OPTION: Final = re.compile(r"--?([A-Za-z_][\w./-]*)")
+_OPTION: Final = re.compile(r"(--?|\+{0,2})[A-Za-z_][\w./-]*")
+_NEGATIVE: Final = re.compile(r"-[\d.]+(e-?\d+)?")
 _LISTS: Final = re.compile(r"((target|attn)_modules|converters)$")
 """Keys whose value is a list of words."""
-ASIDE: Final = re.compile(
-    r"(^|[._])(eval|evaluation|val|valid|validation|test|infer|inference|generation|rollout|vllm"
-    r"|sglang|teacher|draft|reward|critic|ref|embedding|tokenizer_config|monitoring|dataloader_val)"
-    r"([._]|$)"
+OTHER_PARTS: Final = (
+    "eval|evaluation|val|valid|validation|test|infer|inference|generation|vllm|sglang|teacher|draft"
+    "|reward|critic|embedding|tokenizer_config|monitoring|dataloader_val|dataset_val|profiler"
+    "|benchmark|sampling"
 )
-"""Keys that do not describe the trained model: of an evaluation, or of another model beside it."""
+"""Sections that do not describe the trained model: of an evaluation, or of a model beside it."""
+_ASIDE: Final = re.compile(rf"(^|[._])({OTHER_PARTS}|rollout|ref)([._]|$)")
 
 
 class Setting(NamedTuple):
@@ -88,7 +89,7 @@ def settings_of(contents: Contents) -> list[Setting]:
         recipe = own_arguments(command, contents.variables)
         options = _options(ProgramCall(words=(command.words[0], *recipe), where=command.where))
         settings += [setting._replace(origin="file") for setting in options if recipe]
-    return [setting for setting in settings if setting.value and not ASIDE.search(setting.path)][
+    return [setting for setting in settings if setting.value and not _ASIDE.search(setting.path)][
         :_MOST
     ]
 
@@ -145,31 +146,36 @@ def key(name: str) -> str:
     return name.strip("-+").replace("-", "_").replace("/", ".").lower()
 
 
+def option_at(word: PlacedWord, following: str) -> Setting | None:
+    """The setting of a word that is an option: `--a 1`, `--a=1`, `a=1`; None of any other word.
+
+    >>> option_at(PlacedWord("--seq-length", ""), "2048").value
+    '2048'
+    """
+    name, equals, value = word.text.partition("=")
+    if not _OPTION.fullmatch(name) or not (equals or name.startswith("-")):
+        return None
+    if not equals:
+        is_switch = following.startswith("-") and not _NEGATIVE.fullmatch(following)
+        value = "true" if is_switch else following
+    return Setting(key(name), value.strip().strip("\"'"), word.where, "option")
+
+
 def _options(command: ProgramCall) -> Iterator[Setting]:
     words = command.words
     if words[0].text == "litgpt" and len(words) > 2 and not words[2].text.startswith("-"):
         yield Setting("model", words[2].text, words[2].where, "option")
     for at, word in enumerate(words):
-        text = word.text
         following = words[at + 1].text if at + 1 < len(words) else "-"
-        if text.startswith("-"):
-            name, equals, value = text.partition("=")
-            if not _OPTION.fullmatch(name):
-                continue
-            if not equals:
-                value = "true" if following.startswith("--") or at + 1 == len(words) else following
-                if following.startswith("-") and not re.fullmatch(r"-[\d.]+(e-?\d+)?", following):
-                    value = "true"
-            if _LISTS.search(key(name)) and value == following:  # its words are many
-                value = ",".join([value, *_plain(words[at + 2 :])])
-            if value.lstrip().startswith("{"):  # settings as JSON, as Kubeflow's SDK passes them
-                inside = file_settings(TextFile("", value, word.where), "json", {})
-                yield from (one._replace(where=word.where, origin="option") for one in inside)
-            yield Setting(key(name), value.strip().strip("\"'"), word.where, "option")
-        elif at and (assignment := _ASSIGNED.fullmatch(text)):
-            yield Setting(
-                key(assignment[1]), assignment[2].strip().strip("\"'"), word.where, "option"
-            )
+        option = option_at(word, following) if at or word.text.startswith("-") else None
+        if option is None:
+            continue
+        if _LISTS.search(option.path) and option.value == following:  # its words are many
+            option = option._replace(value=",".join([following, *_plain(words[at + 2 :])]))
+        if option.value.startswith("{"):  # settings as JSON, as Kubeflow's SDK passes them
+            inside = file_settings(TextFile("", option.value, ""), "json", {})
+            yield from (one._replace(where=word.where, origin="option") for one in inside)
+        yield option
 
 
 def _plain(words: Iterable[PlacedWord]) -> list[str]:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.identity.fact import Fact, precision_of
-from mofa_model.pasted.lookup import OFF, Lookup, Meaning, Rule, fact_at, first_fact, number
+from mofa_model.identity.fact import OFF, Fact, number, precision_of
+from mofa_model.pasted.lookup import Lookup, Meaning, Rule, fact_at, first_fact
 from mofa_model.pasted.recognise import PastedKind, options_of, starter_of
 
 

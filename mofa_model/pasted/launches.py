@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mofa_model.identity.commands import Contents, ProgramCall
-from mofa_model.identity.fact import Fact
+from mofa_model.identity.fact import Fact, number
 from mofa_model.identity.settings import Setting
-from mofa_model.pasted.lookup import Lookup, number
+from mofa_model.pasted.lookup import Lookup
 from mofa_model.pasted.recognise import starter_of
 
 _NODES: Final = (

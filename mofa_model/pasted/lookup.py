@@ -11,25 +11,17 @@ from pathlib import Path
 from typing import Final
 
 from mofa_model.identity.commands import ProgramCall
-from mofa_model.identity.fact import Fact
+from mofa_model.identity.fact import OFF, Fact, number
 from mofa_model.identity.facts import ACCUMULATION
-from mofa_model.identity.settings import Setting
+from mofa_model.identity.settings import OTHER_PARTS, Setting
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.records import dataclass
 
-OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", ""})
-"""Values that switch nothing on."""
-_ASIDE: Final = (
-    "eval|evaluation|val|valid|validation|test|infer|inference|generation|vllm|sglang|teacher|draft"
-    "|reward|critic|embedding|tokenizer_config|monitoring|dataloader_val|dataset_val|profiler"
-    "|benchmark|sampling"
-)
-"""Sections of settings that do not describe the trained model."""
 _OTHERS: Final = {
     "verl": r"actor_rollout_ref\.(ref|rollout)(?=\.)",
     "nemo-automodel": "rollout|ref",
 }
-"""Further such sections by trainer, where they differ from those of most trainers."""
+"""Sections of other models by trainer, where they differ from those of most trainers."""
 
 
 @cache
@@ -42,21 +34,6 @@ def keys_of(trainer: str) -> Mapping[str, Sequence[str]]:
     """Keys of each fact, in a trainer's words."""
     tables = _tables()
     return {"accumulation": ACCUMULATION, **tables["any"], **tables.get(trainer, {})}
-
-
-def number(text: str) -> int | None:
-    """A whole number as files and commands write it; None where it is none.
-
-    >>> number("8_192"), number("1e3"), number("auto"), number("4096.0"), number("16 * 2")
-    (8192, 1000, None, 4096, None)
-    """
-    plain = text.strip().strip("\"'").replace("_", "").replace(",", "")
-    if re.fullmatch(r"[+-]?\d{1,18}", plain):
-        return int(plain)
-    if re.fullmatch(r"[+-]?\d{1,18}(\.\d*)?([eE][+]?\d{1,2})?", plain):
-        value = float(plain)
-        return int(value) if value.is_integer() else None
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +111,7 @@ class Lookup:
         not train.
         """
         others = _OTHERS.get(self.trainer, "rollout|ref|ci")
-        aside = re.compile(rf"(^|[._])({_ASIDE}|{others})([._]|$)")
+        aside = re.compile(rf"(^|[._])({OTHER_PARTS}|{others})([._]|$)")
         kept = [setting for setting in self.settings if not aside.search(setting.path)]
         if self.kind is PastedKind.MODEL:
             kept = _of_text(kept)

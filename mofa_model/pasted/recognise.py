@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model.identity.classes import ONLY_OF
 from mofa_model.identity.commands import Contents, ProgramCall, TextFile
-from mofa_model.identity.settings import Setting, file_settings, key
+from mofa_model.identity.settings import Setting, file_settings, option_at
 
 
 class PastedKind(StrEnum):
@@ -430,31 +430,18 @@ def options_of(call: ProgramCall) -> tuple[list[Setting], list[Setting]]:
     at, _ = program_at(call)
     before, behind = list[Setting](), list[Setting]()
     words = call.words
-    for number, word in enumerate(words):
+    for number, word in enumerate(words[1:], 1):
         following = words[number + 1].text if number + 1 < len(words) else "-"
-        pair = _option(word.text, following) if number else None
-        if pair is not None:
-            value = pair[1].strip().strip("\"'")
-            made = Setting(key(pair[0]), value, word.where, "option")
-            (before if number < at else behind).append(made)
+        option = option_at(word, following)
+        if option is None and _COLON.fullmatch(word.text) and not following.startswith("-"):
+            option = option_at(word._replace(text=f"{word.text[:-1]}={following}"), "")
+        if option is not None:
+            (before if number < at else behind).append(option)
     return before, behind
 
 
-def _option(text: str, following: str) -> tuple[str, str] | None:
-    """Name and value of a word that is an option: `--a 1`, `--a=1`, `a=1`, `a: 1`."""
-    name, equals, value = text.partition("=")
-    if text.startswith("-"):
-        if not re.fullmatch(r"--?[A-Za-z_][\w./-]*", name):
-            return None
-        if equals:
-            return name, value
-        negative = re.fullmatch(r"-[\d.]+(e-?\d+)?", following)
-        return name, "true" if following.startswith("-") and not negative else following
-    if equals and re.fullmatch(r"\+{0,2}[A-Za-z_][\w./-]*", name):
-        return name, value
-    if re.fullmatch(r"[\w.]+:", text) and not following.startswith("-"):
-        return text[:-1], following
-    return None
+_COLON: Final = re.compile(r"[A-Za-z_][\w.]*:")
+"""A name before its value in a file of YAML, which people type as words of a command too."""
 
 
 _STARTED: Final = (

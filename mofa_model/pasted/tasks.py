@@ -10,16 +10,13 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from mofa_model.identity.classes import LANGUAGE_MODELS
-from mofa_model.identity.fact import Fact
-from mofa_model.identity.named_models import model_preset
+from mofa_model.identity.fact import OFF, Fact, number
+from mofa_model.identity.named_models import SIZED, model_preset
 from mofa_model.identity.settings import Setting
-from mofa_model.pasted.lookup import OFF, Lookup, fact_at, first_fact, first_of, number
+from mofa_model.pasted.lookup import Lookup, fact_at, first_fact, first_of
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.pasted.scripts import unknown
 
-_SIZED: Final = re.compile(
-    r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|[_p]\d)?[bm](?![a-z0-9])", re.IGNORECASE
-)
 _RECIPE: Final = re.compile(r"_(pretrain|sft|peft|finetune)(_config|_recipe)?$|_config$")
 _NO_NAME: Final = frozenset({"", "true", "false", "none", "null", "auto"})
 _NAMES_A_MODEL: Final = frozenset(
@@ -45,7 +42,7 @@ def _in_two_words(lookup: Lookup) -> Fact | None:
         return fact_at(config if module else None, str)
     if lookup.trainer == "nemo" and lookup.kind is PastedKind.PYTHON:
         names = (setting for setting in lookup.settings if setting.path == "name")
-        return first_fact(names, lambda name: name if _SIZED.search(name) else "")
+        return first_fact(names, lambda name: name if SIZED.search(name) else "")
     return None
 
 
@@ -64,7 +61,7 @@ def _by_file(lookup: Lookup) -> Fact | None:
         return fact_at(lookup.first("config"), _torchtune_model)
     for word in lookup.call.words:
         path = PurePosixPath(word.text)
-        if path.suffix in ends[lookup.trainer] and _SIZED.search(path.stem):
+        if path.suffix in ends[lookup.trainer] and SIZED.search(path.stem):
             name = path.stem.replace("_", "-") if lookup.trainer == "maxtext" else path.stem
             return Fact(name, word.where)
     return None
@@ -72,7 +69,7 @@ def _by_file(lookup: Lookup) -> Fact | None:
 
 def _torchtune_model(config: str) -> str:
     family, _, size = config.rpartition("/")
-    sized = _SIZED.match(size)
+    sized = SIZED.match(size)
     return f"{family} {sized[0]}" if family and sized else ""
 
 
@@ -124,9 +121,9 @@ def _of_path(setting: Setting, value: str) -> str:
     if model_preset(last):
         return last
     for part in reversed(parts):
-        if LANGUAGE_MODELS.search(part) and (_SIZED.search(part) or re.search(r"[-_]v?\d", part)):
+        if LANGUAGE_MODELS.search(part) and (SIZED.search(part) or re.search(r"[-_]v?\d", part)):
             return part
-    if LANGUAGE_MODELS.search(last) or (len(parts) == 1 and _SIZED.search(last)):
+    if LANGUAGE_MODELS.search(last) or (len(parts) == 1 and SIZED.search(last)):
         return last
     named = (
         setting.key in _NAMES_A_MODEL and re.search(r"[A-Za-z]", last) and re.search(r"\d", last)
