@@ -19,7 +19,6 @@ from mofa_model.launch.tuning import (
     base_of,
     notes_of,
     on,
-    targets_of,
     whole,
 )
 from mofa_model.launch.tuning_request import in_samples, tuning_of
@@ -164,21 +163,20 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
     rank = (whole(settings, "lora_r") or 0) if settings.get("adapter") in {"lora", "qlora"} else 0
     pure = not rank and (on(settings.get("bfloat16")) or settings.get("bf16") == "full")
     task = str(settings.get("rl") or ("reward" if on(settings.get("reward_model")) else "sft"))
-    tuning = FineTuning(
-        model=str(settings.get("base_model", "")),
+    if on(settings.get("lora_target_linear")):
+        settings["lora_target_modules"] = "all-linear"
+    tuning = hugging_face.tuning_in(
+        settings,
         rank=rank,
-        targets=_targets(settings) if rank else frozenset(),
-        base=base_of(settings, "load_in_4bit", "load_in_8bit", double=True),
-        magnitudes=on(settings.get("peft_use_dora")),
-        alpha=(whole(settings, "lora_alpha") or 0) if rank else 0,
-        dropout=float(settings.get("lora_dropout") or 0.0) if rank else 0.0,
-        optimizer=hugging_face.optimizer_of(
-            settings.get("optimizer", "adamw_torch_fused"), pure=pure
-        ),
         pure=pure,
+        base=base_of(settings, "load_in_4bit", "load_in_8bit", double=True),
         documents=_documents(settings),
         task=task,
         loss="fused" if on(settings.get("liger_fused_linear_cross_entropy")) else "whole",
+        alpha=0,
+        model_key="base_model",
+        magnitudes_key="peft_use_dora",
+        optimizer_key="optimizer",
     )
     return hugging_face.tuner_reading(
         TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "sequence_len", 512)
@@ -198,12 +196,6 @@ def _refuse(settings: Mapping[str, Any]) -> None:
             raise BadValue(name, settings[name], "only 1 has a modelled cost under Axolotl")
     if settings.get("rl") not in (None, "dpo"):
         raise BadValue("rl", settings["rl"], "it trains by reinforcement; only dpo is priced here")
-
-
-def _targets(settings: Mapping[str, Any]) -> frozenset[str]:
-    if on(settings.get("lora_target_linear")):
-        return ALL_LINEAR
-    return targets_of(settings.get("lora_target_modules"), "lora_target_modules")
 
 
 def _engine(settings: Mapping[str, Any], open_file: OpenFile | None) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch.answer import LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.table import Arguments, Words, table
-from mofa_model.launch.tuning import PAIRED, PURE, FineTuning
+from mofa_model.launch.tuning import PAIRED, PURE, FineTuning, on, targets_of, whole
 from mofa_model.strategy import LAYER_INPUT, Recompute, Strategy
 
 _KEYWORDS: Final = "--activation_checkpointing_kwargs"
@@ -188,6 +188,43 @@ def optimizer_of(word: object, *, pure: bool) -> str:
     """
     preset = _OPTIMIZERS.get(str(word), str(word))
     return "adamw-bf16" if pure and preset == "adamw" else preset
+
+
+def tuning_in(
+    settings: Mapping[str, Any],
+    *,
+    rank: int,
+    pure: bool,
+    base: str,
+    documents: str,
+    task: str,
+    loss: str,
+    alpha: int,
+    dropout: float = 0.0,
+    model_key: str = "model_name_or_path",
+    targets_key: str = "lora_target_modules",
+    magnitudes_key: str = "use_dora",
+    optimizer_key: str = "optim",
+) -> FineTuning:
+    """The fine-tuning in a file of a trainer that is built on PEFT and the Trainer of transformers.
+
+    `alpha` and `dropout` hold where the file has none; keys are what the trainer calls a setting.
+    """
+    word, share = settings.get(optimizer_key), settings.get("lora_dropout")
+    return FineTuning(
+        model=str(settings.get(model_key) or ""),
+        rank=rank,
+        targets=targets_of(settings.get(targets_key), targets_key) if rank else frozenset(),
+        base=base,
+        magnitudes=on(settings.get(magnitudes_key)),
+        alpha=(whole(settings, "lora_alpha", alpha) or 0) if rank else 0,
+        dropout=float(dropout if share is None else share) if rank else 0.0,
+        optimizer=optimizer_of("adamw_torch_fused" if word is None else word, pure=pure),
+        pure=pure,
+        documents=documents,
+        task=task,
+        loss=loss,
+    )
 
 
 def tuner_reading(

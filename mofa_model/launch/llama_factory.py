@@ -16,10 +16,8 @@ from mofa_model.launch.tuning import (
     PACKED,
     PADDED,
     PAIRED,
-    FineTuning,
     notes_of,
     on,
-    targets_of,
     whole,
 )
 from mofa_model.launch.tuning_request import in_samples, tuning_of
@@ -122,22 +120,17 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         launcher, hugging_face.options_of(settings, accelerate.TRAINER), open_file
     )
     rank = (whole(settings, "lora_rank", 8) or 0) if method == "lora" else 0
-    pure = on(settings.get("pure_bf16"))
-    tuning = FineTuning(
-        model=str(settings.get("model_name_or_path", "")),
+    settings.setdefault("lora_target", "all")
+    tuning = hugging_face.tuning_in(
+        settings,
         rank=rank,
-        targets=targets_of(settings.get("lora_target", "all"), "lora_target")
-        if rank
-        else frozenset(),
+        pure=on(settings.get("pure_bf16")),
         base=_base(settings),
-        magnitudes=on(settings.get("use_dora")),
-        alpha=(whole(settings, "lora_alpha", 2 * rank) or 0) if rank else 0,
-        dropout=float(settings.get("lora_dropout", 0.0)) if rank else 0.0,
-        optimizer=hugging_face.optimizer_of(settings.get("optim", "adamw_torch_fused"), pure=pure),
-        pure=pure,
         documents=_documents(settings, stage),
         task=task or "sft",
         loss="fused" if on(settings.get("enable_liger_kernel")) else "whole",
+        alpha=2 * rank,
+        targets_key="lora_target",
     )
     return hugging_face.tuner_reading(
         TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "cutoff_len", 2048)

@@ -23,7 +23,6 @@ from mofa_model.launch.tuning import (
     base_of,
     notes_of,
     on,
-    targets_of,
     whole,
 )
 from mofa_model.launch.tuning_request import in_samples, tuning_of
@@ -161,23 +160,19 @@ def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None)
         "DEEPSPEED": True,
     }  # these widen what they share
     pure = not rank and is_half and not mixed.get(str(launcher.get("distributed_type")), False)
-    tuning = FineTuning(
-        model=str(settings.get("model_name_or_path", "")),
+    settings["lora_target_modules"] = settings.get("lora_target_modules") or ["q", "v"]
+    tuning = hugging_face.tuning_in(
+        settings,
         rank=rank or 0,
-        targets=targets_of(settings.get("lora_target_modules") or ["q", "v"], "lora_target_modules")
-        if rank
-        else frozenset(),
+        pure=pure,
         base=base_of(
             settings, "load_in_4bit", "load_in_8bit", on(settings.get("use_bnb_nested_quant"))
         ),
-        magnitudes=on(settings.get("use_dora")),
-        alpha=whole(settings, "lora_alpha", 32) or 0 if rank else 0,
-        dropout=float(settings.get("lora_dropout", 0.05)) if rank else 0.0,
-        optimizer=hugging_face.optimizer_of(settings.get("optim", "adamw_torch_fused"), pure=pure),
-        pure=pure,
         documents=_documents(settings),
         task=task,
         loss="chunked",  # whatever Liger's kernels are told
+        alpha=32,
+        dropout=0.05,
     )
     return hugging_face.tuner_reading(
         TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "max_length", 1024)
