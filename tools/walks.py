@@ -186,7 +186,7 @@ ETTR."""
 SURROUNDINGS = frozenset(
     {
         *("IncidentRules", "LoopSettings", "Signal", "Span"),
-        *("LiveObject", "LiveProfile", "SettledDays", "Lasting", "Dependencies", "Named"),
+        *("LiveObject", "LiveProfile", "SettledDays", "OpenIncident", "Dependencies", "Named"),
         "JobFacts",
         *("FailureAssumptions", "Cluster", "ClusterProfileSpec"),
     }

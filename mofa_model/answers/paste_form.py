@@ -21,10 +21,10 @@ from mofa_model.answers.questions import PasteQuestion
 from mofa_model.errors import BadValue, InputError, MofaError
 from mofa_model.page.markup import FormField
 from mofa_model.pasted.model_names import alike, preset_named
-from mofa_model.pasted.reading import Pasted, read
+from mofa_model.pasted.reading import PastedText, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
 from mofa_model.pasted.spoken import read_words
-from mofa_model.pasted.wrapped import RunSeen, run_seen
+from mofa_model.pasted.wrapped import RunState, run_seen
 from mofa_model.records import dataclass
 from mofa_model.tables import Table
 
@@ -121,7 +121,7 @@ def form_fields() -> tuple[FormField, ...]:
     )
 
 
-def paste_form(sent: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
+def paste_form(sent: Mapping[str, str], texts: Sequence[PastedText]) -> PasteForm:
     """The answer to a form and its files, or its errors."""
     short = {name: text for name, text in sent.items() if name != PASTED}
     values = written_values(short, _LABELS)
@@ -132,7 +132,7 @@ def paste_form(sent: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
     try:
         with in_python(_PARAMETERS):
             check_values(values, ())
-            own = [Pasted(written, _NAME)] if written else []
+            own = [PastedText(written, _NAME)] if written else []
             with tempfile.TemporaryDirectory() as folder:
                 answer = _answer(values, [*own, *texts], Path(folder))
             answer.raise_for_status()
@@ -141,14 +141,14 @@ def paste_form(sent: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
     return PasteForm(values=shown, answer=answer, folder=folder)
 
 
-def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) -> PasteAnswer:
+def _answer(values: Mapping[str, str], texts: Sequence[PastedText], folder: Path) -> PasteAnswer:
     fields = dict[str, Any]()
-    documents = list[Pasted]()
+    documents = list[PastedText]()
     for pasted in texts:
         kind = kind_of(pasted.text, pasted.name)
         if kind is PastedKind.KUBERNETES:
             raise BadValue(PASTED, pasted.name, "a manifest is answered by `mofa advise FILE`")
-        is_log = run_seen(pasted.text) is not RunSeen.UNSEEN
+        is_log = run_seen(pasted.text) is not RunState.UNSEEN
         if (
             kind is PastedKind.UNKNOWN
             and pasted.name == _NAME
@@ -179,7 +179,7 @@ def _with_launch(answer: AdviceAnswer) -> AdviceAnswer:
     return answer
 
 
-def _as_file(pasted: Pasted, folder: Path) -> Pasted:
+def _as_file(pasted: PastedText, folder: Path) -> PastedText:
     """A model's text as a file, because its reader opens one; other texts as they are."""
     if kind_of(pasted.text, pasted.name) is not PastedKind.MODEL:
         return pasted._replace(name=Path(pasted.name).name or _NAME)
@@ -208,7 +208,7 @@ def _spoken(text: str) -> dict[str, Any]:
     return fields
 
 
-def _known_model(named: str | None, texts: Sequence[Pasted]) -> str | None:
+def _known_model(named: str | None, texts: Sequence[PastedText]) -> str | None:
     """The preset of a model that a field or a text names; None where a text is the model itself."""
     if named is None and texts:
         fact = read(texts).facts.get("model")

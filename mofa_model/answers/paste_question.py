@@ -25,7 +25,7 @@ from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import PastedFacts
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.pasted.scripts import unknown
-from mofa_model.pasted.wrapped import RunSeen
+from mofa_model.pasted.wrapped import RunState
 from mofa_model.units import GIB
 
 if TYPE_CHECKING:
@@ -92,18 +92,18 @@ def question_for(
     return _believed(advice_question, notes, is_whole=is_whole), notes
 
 
-def _layout_option(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
+def _layout_option(layout: str, run: RunState, notes: list[str]) -> dict[str, str]:
     """The option of a layout that was read, by its run's end: --current, --planned, --failed."""
     if not layout:
-        if run in {RunSeen.HOST_FULL, RunSeen.DEVICE_FULL}:
+        if run in {RunState.HOST_FULL, RunState.DEVICE_FULL}:
             unknown_layout = "nobody says with which layout: the answer leaves that out"
             notes.append(f"it ran out of memory, and {unknown_layout}")
         return {}
-    if run is RunSeen.TRAINED:
+    if run is RunState.TRAINED:
         return {"current": layout}
-    if run is RunSeen.UNSEEN:
+    if run is RunState.UNSEEN:
         return {"planned": layout}
-    return {"failed": f"{layout}{OF_HOST}" if run is RunSeen.HOST_FULL else layout}
+    return {"failed": f"{layout}{OF_HOST}" if run is RunState.HOST_FULL else layout}
 
 
 def _in_tokens(batch: str, sequence: str, notes: list[str]) -> str:

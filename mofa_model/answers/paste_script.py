@@ -12,11 +12,11 @@ from mofa_model.answers.paste_question import state_of
 from mofa_model.axes.frameworks import trainer_called
 from mofa_model.errors import InputError
 from mofa_model.identity.sbatch_written import SlurmJob
-from mofa_model.launch import ScriptChanged, torchtune
+from mofa_model.launch import ChangedScript, torchtune
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.over_file import ENGINE, KEYS, file_of, over_file
 from mofa_model.pasted.in_place import in_place
-from mofa_model.pasted.reading import Pasted, read
+from mofa_model.pasted.reading import PastedText, read
 from mofa_model.pasted.recognise import kind_of
 from mofa_model.strategy import Strategy, format_strategy
 
@@ -37,8 +37,8 @@ _NO_FILES: Final = frozenset({"standard input", "the command"})
 
 
 def rewritten(
-    texts: Sequence[Pasted], answer: AdviceAnswer, own: str, asked: str | None
-) -> tuple[str, ScriptChanged] | None:
+    texts: Sequence[PastedText], answer: AdviceAnswer, own: str, asked: str | None
+) -> tuple[str, ChangedScript] | None:
     """The name of the first script of some texts, and the script with the launch of an answer.
 
     `own` is the trainer of its command, `asked` the trainer whose launch somebody wants.
@@ -50,22 +50,22 @@ def rewritten(
         return None
     name = "script.sh" if script.name in _NO_FILES else PurePosixPath(script.name).name
     if why := _foreign(own, asked, launch.trainer, script.text):
-        return name, ScriptChanged(text=script.text, left=(why,))
+        return name, ChangedScript(text=script.text, left=(why,))
     if launch.trainer in KEYS:
         command = read([script]).command
         words = () if command is None else command.texts
         if why := _other_recipe(words, launch):
-            return name, ScriptChanged(text=script.text, left=(why,))
+            return name, ChangedScript(text=script.text, left=(why,))
         launch = over_file(launch, words, _file_of(words, texts, launch.trainer))
     job = SlurmJob(nodes=advice.nodes, gpus_per_node=advice.gpus // advice.nodes)
     changed = in_place(script, launch, job)
     is_by_file = launch.trainer in _BY_FILE and changed.text != script.text
     if is_by_file and advice.strategy is not None:
         others = [text for text in texts if text is not script]
-        engine = [Pasted(text, file) for file, text in launch.files.items() if file == ENGINE]
+        engine = [PastedText(text, file) for file, text in launch.files.items() if file == ENGINE]
         changed_texts = [script._replace(text=changed.text), *others, *engine]
         if lost := _lost(advice.strategy, changed_texts, tuple(launch.files)):
-            changed = ScriptChanged(text=script.text, left=(lost,))
+            changed = ChangedScript(text=script.text, left=(lost,))
     return name, changed
 
 
@@ -104,7 +104,7 @@ def _other_recipe(words: Sequence[str], launch: Launch) -> str:
 
 
 def _file_of(
-    words: Sequence[str], texts: Sequence[Pasted], trainer: str
+    words: Sequence[str], texts: Sequence[PastedText], trainer: str
 ) -> Mapping[str, Any] | None:
     """The settings in the file that a command names, by key; None where the file was not given."""
     index = file_of(words)
@@ -121,7 +121,7 @@ def _file_of(
     return None
 
 
-def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str]) -> str:
+def _lost(strategy: Strategy, changed: Sequence[PastedText], written: Sequence[str]) -> str:
     """Why a changed script would not run all of the advice; empty where it does.
 
     A file beside the script, with its old settings, may state how ranks share their work. `written`

@@ -32,16 +32,16 @@ from mofa_model.errors import BadFile, InputError, Missing, NotTraining
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.secret_words import masked_line
 from mofa_model.pasted.missing import missing
-from mofa_model.pasted.reading import Pasted, PastedFacts, read
+from mofa_model.pasted.reading import PastedFacts, PastedText, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
-from mofa_model.pasted.wrapped import RunSeen, run_seen, unwrapped
+from mofa_model.pasted.wrapped import RunState, run_seen, unwrapped
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
     from mofa_model.answers.advise_tables import BriefLine
-    from mofa_model.launch import ScriptChanged
+    from mofa_model.launch import ChangedScript
 
 _NOTES: Final = 2
 """Most notes of the ten-second answer; -o wide has all. [1]"""
@@ -73,10 +73,10 @@ class PasteAnswer(UserAnswer):
     """The same as a question of `mofa advise`."""
     notes: tuple[str, ...] = ()
     """A sentence for each fact that was read and left out, and for each that was assumed."""
-    texts: tuple[Pasted, ...] = ()
+    texts: tuple[PastedText, ...] = ()
     """The pasted texts."""
 
-    def script(self) -> tuple[str, ScriptChanged] | None:
+    def script(self) -> tuple[str, ChangedScript] | None:
         """The name of the pasted script, and the script with the launch, as far as it takes it."""
         from mofa_model.answers.paste_script import rewritten
 
@@ -215,18 +215,18 @@ def _facts_sentence(pasted_facts: PastedFacts) -> str:
     return f"{named} {says} {', '.join(facts) or 'none of them'}" if named else ""
 
 
-def texts_of(names: Sequence[str]) -> list[Pasted]:
+def texts_of(names: Sequence[str]) -> list[PastedText]:
     """The texts of files; `-` is standard input, a folder is the model in it."""
     from mofa_model import files
 
     texts = []
     for name in names:
         path = f"{name.rstrip('/')}/config.json" if files.path_kind(name) == "folder" else name
-        texts.append(Pasted(files.read_text(path), "standard input" if path == "-" else path))
+        texts.append(PastedText(files.read_text(path), "standard input" if path == "-" else path))
     return texts
 
 
-def beside(texts: Sequence[Pasted]) -> list[Pasted]:
+def beside(texts: Sequence[PastedText]) -> list[PastedText]:
     """The texts, and the files of settings and scripts that a script of them names.
 
     A file is looked for in the script's folder, then in the working folder.
@@ -251,13 +251,13 @@ def beside(texts: Sequence[Pasted]) -> list[Pasted]:
                 text = files.read_text(path)
                 if kind_of(text, path) in _KINDS_BESIDE:
                     names.add(tail)
-                    all_texts.append(Pasted(text, path))
+                    all_texts.append(PastedText(text, path))
     return all_texts
 
 
-def _taken_out(pasted: Pasted) -> Pasted:
+def _taken_out(pasted: PastedText) -> PastedText:
     """The script inside a text, such as the code of a page or of a chat, and how its run ended."""
-    if pasted.run is not RunSeen.UNSEEN:
+    if pasted.run is not RunState.UNSEEN:
         return pasted
     text = unwrapped(pasted.text, pasted.name)
     is_inside = pasted.is_inside or text != pasted.text
@@ -266,7 +266,7 @@ def _taken_out(pasted: Pasted) -> Pasted:
 
 def answered(
     question: PasteQuestion,
-    texts: Sequence[Pasted],
+    texts: Sequence[PastedText],
     advance: Callable[[float], None] = lambda _: None,
     launched_by: str = "",
     *,
@@ -286,7 +286,7 @@ def answered(
     _check(pasted_facts, texts)
     option_facts = facts_of_options(question, pasted_facts)
     if _is_another(pasted_facts, option_facts):
-        pasted_facts = replace(pasted_facts, run=RunSeen.UNSEEN)
+        pasted_facts = replace(pasted_facts, run=RunState.UNSEEN)
     pasted_facts = replace(pasted_facts, facts={**pasted_facts.facts, **option_facts})
     assumed = list[str]()
     pasted_facts = with_usual_nodes(question, pasted_facts, assumed)
@@ -336,14 +336,14 @@ def _is_another(pasted_facts: PastedFacts, option_facts: Mapping[str, Fact]) -> 
     )
 
 
-def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
+def _check(pasted_facts: PastedFacts, texts: Sequence[PastedText]) -> None:
     """Refuse empty texts, texts of no known kind, and the log of a crash without facts."""
     for pasted, (name, kind) in zip(texts, pasted_facts.parts, strict=False):
         if not pasted.text.strip():
             raise BadFile(
                 name, "is empty; give a script, a file of settings, or a model's config.json"
             )
-        is_log = pasted.run is not RunSeen.UNSEEN or _CRASHED.search(pasted.text)
+        is_log = pasted.run is not RunState.UNSEEN or _CRASHED.search(pasted.text)
         if kind is PastedKind.UNKNOWN and not (is_log and len(texts) > 1):
             first = " ".join(pasted.text.split())[:60]
             raise BadFile(

@@ -23,7 +23,7 @@ YOURS: Final = "yours"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Free:
+class FreeConstant:
     """One constant, or factor of a constant, that a fit may move."""
 
     section: str
@@ -47,7 +47,7 @@ class Free:
         return f"{self.section}:{self.path}"
 
 
-def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
+def entries_of(table: Mapping[str, Any]) -> tuple[FreeConstant, ...]:
     """Entries of a table in the form of priors.toml; those without a spread are fixed."""
     default_constants = defaults()
     entries = []
@@ -57,7 +57,7 @@ def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
                 raise BadFile("priors.toml", f"[{section}] {path} is not a constant of Calibration")
             factor = "factor" in entry
             entries.append(
-                Free(
+                FreeConstant(
                     section=section,
                     path=path,
                     factor=factor,
@@ -96,13 +96,13 @@ class Composition:
     """Indices of the entries in the product."""
 
 
-def own_factors() -> tuple[Free, ...]:
+def own_factors() -> tuple[FreeConstant, ...]:
     """Entries of runs.toml, in the section above all others."""
     text = Path(__file__).with_name("runs.toml").read_text(encoding="utf-8")
     return entries_of({YOURS: tomllib.loads(text)})
 
 
-def composition(key: CalibrationKey, free: tuple[Free, ...]) -> dict[str, Composition]:
+def composition(key: CalibrationKey, free: tuple[FreeConstant, ...]) -> dict[str, Composition]:
     """Each constant of one key as a product of entries of a fit, by path."""
     by_section: dict[str, list[int]] = {}
     for index, entry in enumerate(free):
@@ -129,10 +129,10 @@ DIGITS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class WrittenConstant:
     """One entry as it is written in constants.toml."""
 
-    entry: Free
+    entry: FreeConstant
     value: float
     scatter: float = 0.0
     """Standard deviation of its logarithm over folds; 0 = fixed, or never left out."""
@@ -164,7 +164,7 @@ def significant(value: float, digits: int = DIGITS) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def as_toml(written: Iterable[Written], header: str) -> str:
+def as_toml(written: Iterable[WrittenConstant], header: str) -> str:
     """The text of a constants file."""
     lines, section = [header.rstrip()], None
     for item in written:
@@ -185,7 +185,7 @@ def _heading(section: str) -> str:
     return f'{kind}."{rest}"' if kind == "defect" and "." in rest else section
 
 
-def _line(item: Written) -> str:
+def _line(item: WrittenConstant) -> str:
     kind = "factor" if item.entry.factor else "value"
     spread = f", scatter = {item.scatter!r}" if item.scatter else ""
     fields = f"{kind} = {item.value!r}{spread}, source = {_quoted(item.source)}"

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.calibrate.cases import Batch, Case, MeasuredFigure, batches, shipped
-from mofa_model.calibrate.constants import Composition, Free, composition
+from mofa_model.calibrate.constants import Composition, FreeConstant, composition
 from mofa_model.checks import array_axes
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import footprint
@@ -69,7 +69,7 @@ class _Sheet:
 
 
 def _sheet(
-    batch: Batch, rows: NDArray[np.intp], predict: Predict, entries: tuple[Free, ...]
+    batch: Batch, rows: NDArray[np.intp], predict: Predict, entries: tuple[FreeConstant, ...]
 ) -> _Sheet:
     """Prepare a batch of cases for a fit."""
     compositions = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
@@ -174,7 +174,10 @@ class Evidence:
     """Measured figures, and the model's predictions as functions of entries' logarithms."""
 
     def __init__(
-        self, rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None = None
+        self,
+        rows: Sequence[FitRow],
+        entries: tuple[FreeConstant, ...],
+        change: Change | None = None,
     ) -> None:
         self.entries = entries
         self.rows = tuple(rows)
@@ -215,7 +218,9 @@ class Evidence:
         return self._last[1]
 
 
-def times(cases: Iterable[Case], free: tuple[Free, ...], change: Change | None = None) -> Evidence:
+def times(
+    cases: Iterable[Case], free: tuple[FreeConstant, ...], change: Change | None = None
+) -> Evidence:
     """The evidence on step and layer times; `change` may switch an effect off."""
     rows = [
         FitRow(case, figure, COMPOSED if case.composed else 1.0)
@@ -232,7 +237,7 @@ def _counted(figure: MeasuredFigure) -> bool:
     return figure.basis == "last stage"
 
 
-def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
+def memories(cases: Iterable[Case], free: tuple[FreeConstant, ...]) -> Evidence:
     """The evidence on memory: measured figures, and runs of sweeps that only say whether they
     fitted.
     """
@@ -282,7 +287,7 @@ def predicted_by(row: FitRow) -> str:
 
 
 def _sheets(
-    rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None
+    rows: Sequence[FitRow], entries: tuple[FreeConstant, ...], change: Change | None
 ) -> Iterable[_Sheet]:
     for name, predict in PREDICTIONS.items():
         matching = np.array(
@@ -299,7 +304,7 @@ def _changed(predict: Predict, change: Change) -> Predict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class FitResult:
     """The result of a fit."""
 
     logs: Array
@@ -335,7 +340,7 @@ def fit(
     scale: float = 0.05,
     start: Array | None = None,
     tolerance: float = 1e-6,
-) -> Fitted:
+) -> FitResult:
     """Entries within their bounds that explain `log(measured)` best. Rows that are NaN are left
     out, and fixed entries stay.
 
@@ -400,4 +405,4 @@ def fit(
         loss = loss_of(values, logs)
     final = evidence.values(logs)
     residuals = np.where(has_measurement, final - measured_seconds, np.nan)
-    return Fitted(logs=logs, residuals=residuals, loss=loss_of(final, logs), steps=steps)
+    return FitResult(logs=logs, residuals=residuals, loss=loss_of(final, logs), steps=steps)

@@ -41,14 +41,14 @@ from mofa_model.bands.table import in_words, measured_runs
 from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.constants import (
     YOURS,
-    Free,
-    Written,
+    FreeConstant,
+    WrittenConstant,
     entries_of,
     own_factors,
     significant,
 )
 from mofa_model.calibrate.constants import as_toml as constants_as_toml
-from mofa_model.calibrate.fit import Evidence, Fitted, fit, memories, times
+from mofa_model.calibrate.fit import Evidence, FitResult, fit, memories, times
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import constants
@@ -81,7 +81,7 @@ class Refinement:
     section: str  # of the constants file
     stack: str
     cases: tuple[Case, ...]
-    written: tuple[Written, ...]
+    written: tuple[WrittenConstant, ...]
     before: tuple[float, ...]  # signed errors of step times with the shipped constants
     after: tuple[float, ...]  # the same with the factors
     factor: Range  # one factor on all step times of the system
@@ -227,7 +227,7 @@ def refine(cases: Sequence[Case]) -> list[Refinement]:
 def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
     below = shipped_entries()
     factors = own_factors()
-    constants: list[Written] = []
+    constants: list[WrittenConstant] = []
     changes: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {}
     section = f"stack.{stack}.chip.{device}"
     for name, make in (("time", times), ("memory", memories)):
@@ -271,7 +271,7 @@ def _as_rows(
     return tuple(rows)
 
 
-def shipped_entries() -> tuple[Free, ...]:
+def shipped_entries() -> tuple[FreeConstant, ...]:
     """The constants under the user's factors: the shipped ones, or a file that replaces them."""
     tables = [
         table
@@ -281,15 +281,15 @@ def shipped_entries() -> tuple[Free, ...]:
     return entries_of(tables[-1] if tables else constants.constant_tables(())[0])
 
 
-def own_fit(evidence: Evidence) -> Fitted:
+def own_fit(evidence: Evidence) -> FitResult:
     """A fit of a system's factors to its measured runs."""
     weights = np.full(evidence.size, _SQUARED**2)
     return fit(evidence, evidence.measured, scale=_SQUARED * RUNS, weights=weights, tolerance=1e-4)
 
 
 def _moved(
-    evidence: Evidence, own: Iterable[Free], section: str
-) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], list[Written]]:
+    evidence: Evidence, own: Iterable[FreeConstant], section: str
+) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], list[WrittenConstant]]:
     """Errors before and after, and the factors that moved by more than a tenth of a per cent."""
     fitted = own_fit(evidence)
     position = {entry.name: i for i, entry in enumerate(evidence.entries)}
@@ -301,7 +301,7 @@ def _moved(
         if abs(factor - 1.0) > 1e-3:
             source = f"{len(evidence.rows)} of your own runs: {entry.source}"
             moved.append(
-                Written(entry=replace(entry, section=section, source=source), value=factor)
+                WrittenConstant(entry=replace(entry, section=section, source=source), value=factor)
             )
     return (tuple(before.tolist()), tuple(after.tolist())), moved
 

@@ -3,7 +3,7 @@
 May import: kinds, launch, presets, yaml_text, errors. Imported by: manifest, and through it by
 command and operator.
 
-    identify(body, beside, config_maps)    Identity: class, reason, facts with their sources
+    identify(body, referenced, config_maps)    Identity: class, reason, facts with their sources
     read_script(text, name)                BatchScript: what a script asks for, runs and trains
 
     pods        pods of any object by their form: an AppWrapper's, a CronJob's, a Workflow's

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from mofa_model.identity.pods import PodForm, WrittenContainer, count_of
 from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed_gpus, gpu_resource
-from mofa_model.kinds.shape import Beside, Reference, glance, part
+from mofa_model.kinds.shape import Reference, ReferencedObjects, glance, part
 from mofa_model.records import dataclass
 
 _VENDORS: Final = (
@@ -115,7 +115,9 @@ def asks(form: PodForm) -> list[tuple[WrittenContainer, str, str, object]]:
     return requests
 
 
-def devices_of(forms: Iterable[PodForm], beside: Beside, processes: int = 0) -> DeviceRequest:
+def devices_of(
+    forms: Iterable[PodForm], referenced: ReferencedObjects, processes: int = 0
+) -> DeviceRequest:
     """What the pods of an object ask for.
 
     `processes` of a node count only where a device is asked for and its number is left empty. [1]
@@ -126,7 +128,7 @@ def devices_of(forms: Iterable[PodForm], beside: Beside, processes: int = 0) -> 
     each, unread = set[int | None](), False
     for pod in forms:
         asked = asks(pod)
-        claims = _claimed(pod, beside)
+        claims = _claimed(pod, referenced)
         if not asked and (claims is None or claims.gpus == 0):
             continue
         if claims is not None and claims.gpus is None and not asked:
@@ -239,15 +241,15 @@ def elsewhere(forms: Iterable[PodForm], variables: Iterable[str]) -> DeviceReque
     return DeviceRequest()
 
 
-def _claimed(pod: PodForm, beside: Beside) -> Claims | None:
+def _claimed(pod: PodForm, referenced: ReferencedObjects) -> Claims | None:
     """GPUs of a pod by its claims; None where it claims nothing."""
     rows = pod.spec.get("resourceClaims")
     claims = [glance(Claim, row) for row in rows if isinstance(row, dict)] if rows else []
     if not claims:
         return None
-    demands = [claimed_gpus(claim, beside) for claim in claims]
+    demands = [claimed_gpus(claim, referenced) for claim in claims]
     is_known = not any(demand.why for demand in demands)
-    text = str([beside.spec(ref) for ref in _templates(claims)])
+    text = str([referenced.spec(ref) for ref in _templates(claims)])
     return Claims(
         gpus=sum(demand.gpus for demand in demands) if is_known else None,
         where=f"{pod.where}.resourceClaims",

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from mofa_model.errors import shown
-from mofa_model.identity.expansion import EMPTY, Traced
+from mofa_model.identity.expansion import EMPTY, TracedText
 
 _DIRECTIVE: Final = re.compile(r"#SBATCH(?=[\s-]|$)")
 _COMPONENT: Final = re.compile(r"#SBATCH\s+(hetjob|packjob)\b")
@@ -90,7 +90,7 @@ class WrittenOption(NamedTuple):
 
     name: str
     """Its long name; the letter itself where it is none of theirs."""
-    value: Traced
+    value: TracedText
     """Empty for a switch."""
 
 
@@ -99,7 +99,7 @@ class Directive(NamedTuple):
 
     name: str
     """Its long name."""
-    value: Traced
+    value: TracedText
     """Its value with its place in the script; empty for a switch."""
     line_number: int
     """The line where it stands. [1]"""
@@ -209,9 +209,9 @@ def _in_full(name: str) -> str:
     return _ALSO.get(whole, whole)
 
 
-def _words(line: str, first: int) -> list[Traced]:
+def _words(line: str, first: int) -> list[TracedText]:
     """Words of a directive's line, as sbatch splits it: quotes, and a comment that ends it."""
-    words, current, quote = list[Traced](), list[int](), ""
+    words, current, quote = list[TracedText](), list[int](), ""
     is_begun = False
     for column in range(first, len(line)):
         sign = line[column]
@@ -224,18 +224,20 @@ def _words(line: str, first: int) -> list[Traced]:
             quote, is_begun = sign, True
         elif sign.isspace() or (sign == "#" and not current):
             if current or is_begun:
-                words.append(Traced("".join(line[column] for column in current), tuple(current)))
+                words.append(
+                    TracedText("".join(line[column] for column in current), tuple(current))
+                )
             current, is_begun = [], False
             if sign == "#":
                 break
         else:
             current.append(column)
     if current or is_begun:
-        words.append(Traced("".join(line[column] for column in current), tuple(current)))
+        words.append(TracedText("".join(line[column] for column in current), tuple(current)))
     return words
 
 
-def option_at(traced_words: Sequence[Traced], at: int) -> tuple[list[WrittenOption], int]:
+def option_at(traced_words: Sequence[TracedText], at: int) -> tuple[list[WrittenOption], int]:
     """The options that begin with a word of sbatch's or srun's, and where the next one stands.
 
     There are none where the word is no option; letters without a value may share a word.
@@ -273,7 +275,7 @@ def _options_of(
     line: str, offset: int, number: int, component: int
 ) -> tuple[list[Directive], list[str]]:
     words = [
-        Traced(word.text, tuple(place + offset for place in word.at))
+        TracedText(word.text, tuple(place + offset for place in word.at))
         for word in _words(line, len("#SBATCH"))
     ]
     directives, odd = list[Directive](), list[str]()

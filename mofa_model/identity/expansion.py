@@ -30,7 +30,7 @@ _PRINTED: Final = frozenset({"-n", "-e", "-ne", "%s", "%s\\n"})
 """Options and formats of `echo` and `printf`, which are not printed."""
 
 
-class Traced(NamedTuple):
+class TracedText(NamedTuple):
     """A text whose characters know where they come from."""
 
     text: str
@@ -48,29 +48,29 @@ class Traced(NamedTuple):
         first = self.at[0] if self.at else NOWHERE
         return first >= 0 and self.at == tuple(range(first, first + len(self.at)))
 
-    def slice(self, begin: int, until: int | None = None) -> Traced:
+    def slice(self, begin: int, until: int | None = None) -> TracedText:
         """A part of the text, by positions of its characters."""
-        return Traced(self.text[begin:until], self.at[begin:until])
+        return TracedText(self.text[begin:until], self.at[begin:until])
 
 
-EMPTY: Final = Traced("", ())
-Value: TypeAlias = Traced | list[Traced]
+EMPTY: Final = TracedText("", ())
+Value: TypeAlias = TracedText | list[TracedText]
 """What a variable holds: a text, or an array of them."""
 
 
-def traced(text: str, place: int = NOWHERE) -> Traced:
+def traced(text: str, place: int = NOWHERE) -> TracedText:
     """A text that stands at one place of the script."""
-    return Traced(text, (place,) * len(text))
+    return TracedText(text, (place,) * len(text))
 
 
-def joined(traced_texts: Iterable[Traced]) -> Traced:
+def joined(traced_texts: Iterable[TracedText]) -> TracedText:
     """Several traced texts joined to one."""
     kept = list(traced_texts)
     text = "".join(part.text for part in kept)[:_LONGEST]
-    return Traced(text, tuple(at for part in kept for at in part.at)[:_LONGEST])
+    return TracedText(text, tuple(at for part in kept for at in part.at)[:_LONGEST])
 
 
-def _spaced(words: Iterable[Traced]) -> Traced:
+def _spaced(words: Iterable[TracedText]) -> TracedText:
     """Words with a blank between them."""
     blank = traced(" ")
     parts = [part for word in words for part in (blank, word)]
@@ -81,16 +81,16 @@ Answer: TypeAlias = Callable[[str], str | None]
 """What a command substitution would print, by its words; None = only a machine knows."""
 
 
-class _Unknown(Exception):
+class _UnknownValue(Exception):
     """The value is only known on the running machine."""
 
 
-class Endless(Exception):
+class EndlessExpansion(Exception):
     """The script's values grow beyond any script that people write."""
 
 
 class _Piece(NamedTuple):
-    value: Traced
+    value: TracedText
     quoted: bool
     ends: bool = False
     """Whether a word ends here, as between elements of "${A[@]}"."""
@@ -106,7 +106,7 @@ class Expander:
         self, environment: Mapping[str, Value], answer: Answer, *, may_be_set: bool = False
     ) -> None:
         self.variables: dict[str, Value] = dict(environment)
-        self.arguments: list[Traced] = []
+        self.arguments: list[TracedText] = []
         """Of the script, or of the function that is followed."""
         self._answer = answer
         self._may_be_set = may_be_set
@@ -116,7 +116,7 @@ class Expander:
         self._bytes: Sequence[int] = ()
 
     @contextmanager
-    def within(self, walked_text: Traced) -> Iterator[None]:
+    def within(self, walked_text: TracedText) -> Iterator[None]:
         """Within the block, nodes are positions in this text."""
         before = self._source, self._bytes
         self._source = walked_text
@@ -133,7 +133,7 @@ class Expander:
             self._source, self._bytes = before
 
     @contextmanager
-    def with_arguments(self, traced_words: list[Traced]) -> Iterator[None]:
+    def with_arguments(self, traced_words: list[TracedText]) -> Iterator[None]:
         """Within the block, `$1` and its like have these values."""
         before, self.arguments = self.arguments, traced_words
         try:
@@ -155,7 +155,7 @@ class Expander:
         spot = self._spot(node)
         return self._source.at[spot] if spot < len(self._source.at) else NOWHERE
 
-    def _written(self, node: Any) -> Traced:
+    def _written(self, node: Any) -> TracedText:
         """A node as it is written."""
         return self._source.slice(self._spot(node), self._spot(node, end=True))
 
@@ -184,25 +184,25 @@ class Expander:
             value = joined((old or EMPTY, value))
         variables[name] = value
 
-    def text(self, word: Any, *, here: bool = False) -> Traced:
+    def text(self, word: Any, *, here: bool = False) -> TracedText:
         """A word that is not split: the value of an assignment, one side of a test."""
         blank = traced(" ")
-        made = list[Traced]()
+        made = list[TracedText]()
         for piece in self._pieces(word.get("Parts") or (), quoted=here):
             made.append(piece.value)
             if piece.ends:
                 made.append(blank)
         return joined(made)
 
-    def fields(self, words: Iterable[Any]) -> list[Traced]:
+    def fields(self, words: Iterable[Any]) -> list[TracedText]:
         """Words, split as a shell splits what is not in quotes."""
         return [field for word in words for field in self._field(word)]
 
-    def _field(self, word: Any) -> Iterator[Traced]:
+    def _field(self, word: Any) -> Iterator[TracedText]:
         """The words that one word of a script becomes: split at blanks that are neither quoted nor
         in brackets.
         """
-        current = list[Traced]()
+        current = list[TracedText]()
         is_begun = False
         for piece in self._pieces(word.get("Parts") or (), quoted=False):
             if piece.quoted:
@@ -231,7 +231,7 @@ class Expander:
         for piece in self._every_piece(parts, quoted=quoted):
             self._left -= len(piece.value.text)
             if self._left < 0:
-                raise Endless
+                raise EndlessExpansion
             yield piece
 
     def _every_piece(self, parts: Iterable[Any], *, quoted: bool) -> Iterator[_Piece]:
@@ -261,7 +261,7 @@ class Expander:
             else:
                 yield _Piece(self._written(part), True)
 
-    def _literal(self, part: Any, *, quoted: bool) -> Traced:
+    def _literal(self, part: Any, *, quoted: bool) -> TracedText:
         """A literal without its backslashes."""
         whole = self._written(part)
         if "\\" not in whole.text:
@@ -278,9 +278,9 @@ class Expander:
                     at += 1
             kept.append(at)
             at += 1
-        return Traced("".join(text[at] for at in kept), tuple(whole.at[at] for at in kept))
+        return TracedText("".join(text[at] for at in kept), tuple(whole.at[at] for at in kept))
 
-    def _substituted(self, part: Any) -> Traced:
+    def _substituted(self, part: Any) -> TracedText:
         """What a command substitution prints, where that can be told."""
         whole = self._written(part)
         inner = re.sub(r"^\$\(|^`|\)$|`$", "", whole.text).strip()
@@ -297,7 +297,7 @@ class Expander:
         answer = self._answer(inner)
         return whole if answer is None else traced(answer)
 
-    def here_document(self, row: Any) -> Traced | None:
+    def here_document(self, row: Any) -> TracedText | None:
         """The here-document that a command reads; None where there is none."""
         documents = (part for part in row.get("Redirs") or () if "Hdoc" in part)
         if (redirection := next(documents, None)) is None:
@@ -308,7 +308,7 @@ class Expander:
         return text.slice(0, last) if ends else text
 
     @staticmethod
-    def printed(traced_words: Sequence[Traced]) -> Traced | None:
+    def printed(traced_words: Sequence[TracedText]) -> TracedText | None:
         """What `echo`, `printf` or `expr` prints; None of another command."""
         if traced_words and traced_words[0].text == "expr":
             result = _of_expr([word.text for word in traced_words[1:]])
@@ -367,7 +367,7 @@ class Expander:
         if not rows and quoted:
             yield _Piece(EMPTY, True, ends=True)
 
-    def _length(self, name: str, rows: Sequence[Traced]) -> Traced:
+    def _length(self, name: str, rows: Sequence[TracedText]) -> TracedText:
         """The number of elements. Hosts that Slurm prints are as many as the job's nodes; what
         another program prints is not known.
         """
@@ -375,12 +375,12 @@ class Expander:
             return traced(str(len(rows)))
         nodes = self.variables.get("SLURM_NNODES")
         if all("scontrol show hostname" in element.text for element in rows) and isinstance(
-            nodes, Traced
+            nodes, TracedText
         ):
             return nodes
         return traced(f"${{#{name}[@]}}")
 
-    def _value(self, name: str, index: Any) -> Traced | None:
+    def _value(self, name: str, index: Any) -> TracedText | None:
         """What a variable holds; None = nobody has set it."""
         if name.isdigit() and name != "0":
             at = int(name) - 1
@@ -397,7 +397,7 @@ class Expander:
             return value[spot]
         return value
 
-    def _changed(self, part: Any, value: Traced | None, whole: Traced) -> Traced:
+    def _changed(self, part: Any, value: TracedText | None, whole: TracedText) -> TracedText:
         """A variable's value after `:-`, `%`, `#`, `/` and the like."""
         if expansion := part.get("Exp"):
             return self._expanded(part, expansion, value, whole)
@@ -417,7 +417,9 @@ class Expander:
             return value.slice(first, None if size is None else first + size)
         return value
 
-    def _expanded(self, part: Any, expansion: Any, value: Traced | None, whole: Traced) -> Traced:
+    def _expanded(
+        self, part: Any, expansion: Any, value: TracedText | None, whole: TracedText
+    ) -> TracedText:
         op, word = expansion["Op"], expansion.get("Word")
         if op in {":-", "-", ":=", "="}:
             if value is not None and (value.text or op[0] != ":"):
@@ -439,10 +441,10 @@ class Expander:
             return _trimmed(value, op, self.text(word).text)
         if op in {"^^", ",,"}:
             text = value.text.upper() if op == "^^" else value.text.lower()
-            return Traced(text, value.at) if len(text) == len(value.text) else traced(text)
+            return TracedText(text, value.at) if len(text) == len(value.text) else traced(text)
         return whole
 
-    def resolved(self, value: Traced) -> str | None:
+    def resolved(self, value: TracedText) -> str | None:
         """A text as the script would see it; what nobody has set is empty."""
         text = value.text if self._may_be_set else _UNSET.sub("", value.text)
         return None if "$" in text or "`" in text else text
@@ -453,7 +455,7 @@ class Expander:
         """The value of an arithmetic expression; None = only a machine knows."""
         try:
             return self._arithmetic(node)
-        except (_Unknown, ValueError, ZeroDivisionError, OverflowError, KeyError):
+        except (_UnknownValue, ValueError, ZeroDivisionError, OverflowError, KeyError):
             return None
 
     def _arithmetic(self, node: Any) -> int:
@@ -466,10 +468,10 @@ class Expander:
                 if not re.fullmatch(r"[A-Za-z_]\w*", text):
                     break
                 value = self.variables.get(text)
-                if not isinstance(value, Traced):
-                    raise _Unknown
+                if not isinstance(value, TracedText):
+                    raise _UnknownValue
                 text = value.text.strip()
-            raise _Unknown
+            raise _UnknownValue
         if kind == "ParenArithm":
             return self._arithmetic(node["X"])
         if kind == "UnaryArithm":
@@ -504,12 +506,12 @@ def _counted(op: str, left: int, right: int) -> int:
         return whole if op == "/" else left - right * whole
     if op == "**":
         if not 0 <= right <= 64 or abs(left) > 2**32:
-            raise _Unknown
+            raise _UnknownValue
         return int(left**right)
     if op in {"<<", ">>"} and not 0 <= right < 64:
-        raise _Unknown
+        raise _UnknownValue
     if op not in _OPERATORS:
-        raise _Unknown
+        raise _UnknownValue
     return int(_OPERATORS[op](left, right))
 
 
@@ -523,7 +525,7 @@ _OPERATORS: Final[Mapping[str, Callable[[int, int], int]]] = {
 """A shell's operators on whole numbers; a comparison is 0 or 1."""
 
 
-def _trimmed(value: Traced, op: str, pattern: str) -> Traced:
+def _trimmed(value: TracedText, op: str, pattern: str) -> TracedText:
     """A value without what a pattern matches at its end (`%`) or its beginning (`#`)."""
     size = len(value.text)
     order = range(size + 1)

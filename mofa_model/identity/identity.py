@@ -55,7 +55,7 @@ from mofa_model.identity.pods import (
 )
 from mofa_model.identity.settings import Setting, settings_of
 from mofa_model.kinds import demand_of, job_kind
-from mofa_model.kinds.shape import NOTHING, Beside, part, text_of
+from mofa_model.kinds.shape import NO_OBJECTS, ReferencedObjects, part, text_of
 from mofa_model.records import dataclass
 
 
@@ -87,9 +87,11 @@ class Identity:
 
 
 def identify(
-    body: Mapping[str, Any], beside: Beside = NOTHING, config_maps: ConfigMaps | None = None
+    body: Mapping[str, Any],
+    referenced: ReferencedObjects = NO_OBJECTS,
+    config_maps: ConfigMaps | None = None,
 ) -> Identity:
-    """The class and the facts of an object; what it names is in `beside` and `config_maps`.
+    """The class and the facts of an object; what it names is in `referenced` and `config_maps`.
 
     >>> pod = {"containers": [{"image": "nginx", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
     >>> job = {"kind": "Job", "metadata": {"name": "web"}, "spec": {"template": {"spec": pod}}}
@@ -99,12 +101,12 @@ def identify(
     spec, is_workflow = part(body, "spec"), text_of(body.get("kind")) in _WORKFLOWS
     spec = with_parameters(spec) if is_workflow else spec
     reader = ContainerReader(config_maps or {})
-    pods = pods_of_object(body, spec, beside)
+    pods = pods_of_object(body, spec, referenced)
     pods = _training_step(pods, reader) if is_workflow else pods
     speaking = speaking_pods(pods)
     entry = reader.entrypoint(spec) if text_of(body.get("kind")) == "RayJob" else []
     if not pods and not entry:
-        entry = _of_kind(body, beside)
+        entry = _of_kind(body, referenced)
     contents = merged([*entry, *(reader.pod(pod) for pod in speaking)])
     rest = merged([reader.pod(pod) for pod in pods if pod not in speaking])
     prepared = merged([reader.prepares(pod) for pod in pods])
@@ -112,10 +114,10 @@ def identify(
     evidence = clues_of(contents, containers)
     if not any(clue.weight > UNKNOWN and clue.job_class for clue in evidence):
         evidence = sorted([*evidence, *clues_of(rest, [])], key=lambda clue: -clue.weight)
-    if lacks_runtime(spec, beside):
+    if lacks_runtime(spec, referenced):
         named = clues_of_runtime(runtime_of(spec).name, "spec.runtimeRef.name")
         evidence = sorted([*evidence, *named], key=lambda clue: -clue.weight)
-    sources = _seen(spec, pods, beside, evidence, contents, merged([rest, prepared]))
+    sources = _seen(spec, pods, referenced, evidence, contents, merged([rest, prepared]))
     reading = read_facts(sources)
     facts = dict(reading.facts)
     launch = launch_of_trainer(launch_of(contents), facts.get("trainer"))
@@ -163,12 +165,12 @@ def _training_step(pods: list[PodForm], reader: ContainerReader) -> list[PodForm
     return training if len(training) == 1 else pods
 
 
-def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Contents]:
+def _of_kind(body: Mapping[str, Any], referenced: ReferencedObjects) -> list[Contents]:
     """The command of a known kind whose pods have a form of their own, as that kind reads it."""
     if job_kind(text_of(body.get("apiVersion")), text_of(body.get("kind"))) is None:
         return []
     try:
-        demand = demand_of(body, beside)
+        demand = demand_of(body, referenced)
     except InputError:  # who needs the demand is told why
         return []
     words = list(demand.words)
@@ -199,12 +201,12 @@ def _seen_to_run(body: Mapping[str, Any]) -> Contents | None:
 
 
 def _seen(
-    spec: Mapping[str, Any], pods: Sequence[PodForm], beside: Beside, evidence: Sequence[Clue],
-    contents: Contents, others: Contents,
+    spec: Mapping[str, Any], pods: Sequence[PodForm], referenced: ReferencedObjects,
+    evidence: Sequence[Clue], contents: Contents, others: Contents,
 ) -> FactSources:  # fmt: skip
     """What the facts of an object are read from."""
     settings = settings_of(contents)
-    devices = devices_of(pods, beside, _processes(settings))
+    devices = devices_of(pods, referenced, _processes(settings))
     if not devices.vendor and "clusterSelector" in spec:
         devices = elsewhere(pods, contents.variables)
     best = trainer_clue(evidence)
@@ -227,7 +229,7 @@ def _seen(
         trainer=best.trainer if best else _own_trainer(settings, launchers, contents),
         torch=any(_PROCESS_LAUNCHER.search(word) for word in starts),
         image=(best.found, best.where) if best else ("", first),
-        elsewhere="clusterSelector" in spec or devices.unread or lacks_runtime(spec, beside),
+        elsewhere="clusterSelector" in spec or devices.unread or lacks_runtime(spec, referenced),
     )
 
 

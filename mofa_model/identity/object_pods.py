@@ -25,7 +25,7 @@ from mofa_model.identity.pods import (
 )
 from mofa_model.identity.secret_words import is_secret
 from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from mofa_model.kinds.shape import Beside, Reference, part, text_of
+from mofa_model.kinds.shape import Reference, ReferencedObjects, part, text_of
 
 ConfigMaps = Mapping[str, Mapping[str, Any]]
 """Data of the namespace's ConfigMaps that may be read, by name."""
@@ -34,7 +34,7 @@ RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.kin
 
 
 def pods_of_object(
-    body: Mapping[str, Any], spec: Mapping[str, Any], beside: Beside
+    body: Mapping[str, Any], spec: Mapping[str, Any], referenced: ReferencedObjects
 ) -> list[PodForm]:
     """The pods of an object; of a TrainJob those of its runtime, with its own section on top."""
     kind, count = text_of(body.get("kind")), "spec.trainer.numNodes"
@@ -44,7 +44,7 @@ def pods_of_object(
     if kind != "TrainJob":
         return pods_of(spec)
     reference = runtime_of(spec)
-    runtime = beside.spec(reference) if reference.name else None
+    runtime = referenced.spec(reference) if reference.name else None
     trainer = part(spec, "trainer")
     own = {key: trainer[key] for key in ("image", "command", "args", "env") if trainer.get(key)}
     if trainer.get("resourcesPerNode"):
@@ -97,10 +97,10 @@ def speaking_pods(pod_forms: Sequence[PodForm]) -> list[PodForm]:
     return [*launchers, *computing] if computing else list(pod_forms)
 
 
-def lacks_runtime(spec: Mapping[str, Any], beside: Beside) -> bool:
+def lacks_runtime(spec: Mapping[str, Any], referenced: ReferencedObjects) -> bool:
     """Whether a TrainJob's runtime, which may ask for its devices, is not here."""
     reference = runtime_of(spec)
-    return bool(reference.name) and beside.spec(reference) is None
+    return bool(reference.name) and referenced.spec(reference) is None
 
 
 def runtime_of(spec: Mapping[str, Any]) -> Reference:

@@ -28,12 +28,12 @@ from mofa_model.identity.directives import (
     option_at,
     seconds_of,
 )
-from mofa_model.identity.expansion import Traced, Value, traced
+from mofa_model.identity.expansion import TracedText, Value, traced
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.facts import FactSheet, FactSources, read_facts
 from mofa_model.identity.identity import started
 from mofa_model.identity.launch_found import LaunchFound, facts_of_launch, launch_of
-from mofa_model.identity.script import Call, Walked, walk
+from mofa_model.identity.script import Call, ScriptWalk, walk
 from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting, settings_of
 from mofa_model.records import dataclass
@@ -70,7 +70,7 @@ class BatchScript:
     script_steps: tuple[Step, ...]
     facts: Mapping[str, Fact]
     """What it asks for and what it trains, each with `file:line`."""
-    walked: Walked
+    walked: ScriptWalk
     """What it would run, every character of it with its place."""
     contents: Contents
     """The same, in the form that readers of commands take."""
@@ -99,7 +99,7 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
     if "\r\n" in text:
         raise BadFile(name, "its lines end as on DOS, which sbatch refuses; run dos2unix on it")
     options, faults = directives(text)
-    asked = _Asked(options, name)
+    asked = _SlurmRequest(options, name)
     walked = _walked(text, name, asked)
     contents = _contents(walked, text, name, files or {})
     steps = tuple(_steps(walked, text, name))
@@ -147,7 +147,7 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
 
 
 def _outside_documents(
-    faults: Sequence[DirectiveFault], walked: Walked, text: str
+    faults: Sequence[DirectiveFault], walked: ScriptWalk, text: str
 ) -> tuple[DirectiveFault, ...]:
     """The faults without lines of here-documents: these are of another script."""
 
@@ -162,7 +162,7 @@ def _outside_documents(
     return tuple(fault for fault in faults if not any(fault.line_number in rows for rows in inner))
 
 
-class _Asked:
+class _SlurmRequest:
     """What the directives ask for."""
 
     def __init__(self, directives: Sequence[Directive], name: str) -> None:
@@ -367,12 +367,12 @@ def _number_of(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
     return None
 
 
-def followed(text: str, name: str = "script") -> Walked:
+def followed(text: str, name: str = "script") -> ScriptWalk:
     """What a batch script would run, in the environment that Slurm gives it; nothing is run."""
-    return _walked(text, name, _Asked(directives(text)[0], name))
+    return _walked(text, name, _SlurmRequest(directives(text)[0], name))
 
 
-def _walked(text: str, name: str, asked: _Asked) -> Walked:
+def _walked(text: str, name: str, asked: _SlurmRequest) -> ScriptWalk:
     try:
         return walk(text, asked.environment(), asked.answer)
     except InputError as error:
@@ -401,7 +401,7 @@ def _request(facts: Mapping[str, Fact]) -> DeviceRequest:
 # --- commands ---------------------------------------------------------------------------------
 
 
-def _contents(walked: Walked, text: str, name: str, files: Mapping[str, str]) -> Contents:
+def _contents(walked: ScriptWalk, text: str, name: str, files: Mapping[str, str]) -> Contents:
     """What the script runs and sets, as readers of commands take it."""
 
     def where(place: int) -> str:
@@ -446,7 +446,7 @@ def _bare(words: list[PlacedWord]) -> list[PlacedWord]:
     return words[at:] or words
 
 
-def _after_options(words: Sequence[Traced], at: int) -> int:
+def _after_options(words: Sequence[TracedText], at: int) -> int:
     """Where srun's options end, and its program begins."""
     while at < len(words) and words[at].text != "--":
         options, following = option_at(words, at)
@@ -456,7 +456,7 @@ def _after_options(words: Sequence[Traced], at: int) -> int:
     return at + (at < len(words))
 
 
-def options_of_srun(traced_words: Sequence[Traced]) -> Iterator[WrittenOption]:
+def options_of_srun(traced_words: Sequence[TracedText]) -> Iterator[WrittenOption]:
     """The options between `srun` and its program."""
     at, end = 1, _after_options(traced_words, 1)
     while at < end and traced_words[at].text != "--":
@@ -480,7 +480,7 @@ def _after_image(texts: Sequence[str], at: int) -> tuple[int, str]:
     return at + 1, texts[at]
 
 
-def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
+def _steps(walked: ScriptWalk, text: str, name: str) -> Iterator[Step]:
     for call in walked.followed:
         srun = next(filter(is_srun, (*call.outer_calls, call)), None)
         traced_words = without_variables((srun or call).traced_words)
@@ -497,7 +497,7 @@ def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
         yield Step(options, container, ProgramCall(words=tuple(bare), where=where), where)
 
 
-def without_variables(traced_words: Sequence[Traced]) -> Sequence[Traced]:
+def without_variables(traced_words: Sequence[TracedText]) -> Sequence[TracedText]:
     """The words of a command without the variables that are set for it alone."""
     at = 0
     while at < len(traced_words) and re.match(r"[A-Za-z_]\w*=", traced_words[at].text):

@@ -1,6 +1,6 @@
 """Batch scripts of Slurm, written: one that people have is changed in place, or a new one is made.
 
-    changed_batch(text, name, job)    ScriptChanged: other nodes and GPUs, all else as it was
+    changed_batch(text, name, job)    ChangedScript: other nodes and GPUs, all else as it was
     new_batch(job, title)             a whole script that starts `launch.sh` on each node
 
 Numbers are changed where the script gives them: in a directive, in an option of srun or of a
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import BadValue, InputError
 from mofa_model.identity.directives import devices_of_gres, directives, seconds_of
-from mofa_model.identity.expansion import Traced
+from mofa_model.identity.expansion import TracedText
 from mofa_model.identity.sbatch import (
     BatchScript,
     is_srun,
@@ -25,7 +25,7 @@ from mofa_model.identity.sbatch import (
     read_script,
     without_variables,
 )
-from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, applied, word_edit
+from mofa_model.launch.edits import ChangedScript, Edit, ScriptChange, applied, word_edit
 from mofa_model.records import dataclass
 from mofa_model.slurm.hosts import hosts_of
 
@@ -123,7 +123,7 @@ class _Size(NamedTuple):
     tasks: int
 
 
-def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
+def changed_batch(text: str, name: str, job: SlurmJob) -> ChangedScript:
     r"""A script that asks for a job's nodes and GPUs; doing it twice is doing it once.
 
     >>> text = "#!/bin/sh\n#SBATCH -N 2 --gres=gpu:h100:8 # two\nsrun torchrun --nnodes 2 t.py\n"
@@ -133,7 +133,7 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
     """
     script = read_script(text, name)
     if script.components > 1:
-        return ScriptChanged(text=text, left=("a heterogeneous job is left alone",))
+        return ChangedScript(text=text, left=("a heterogeneous job is left alone",))
     size, wanted = _sizes(script, job)
     head = list(_directive_edits(script, job, size, wanted))
     new = [edit for edit in head if edit.start == edit.end]
@@ -153,13 +153,13 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
     try:
         after = read_script(made, name)
     except InputError:  # pragma: no cover - numbers for numbers leave a script readable
-        return ScriptChanged(text=text, left=("its numbers could not be changed",))
+        return ChangedScript(text=text, left=("its numbers could not be changed",))
     left += _contradictions(after, size, wanted)
     if wanted.nodes != size.nodes:
         left += dict.fromkeys(_launcher_gaps(after, size, wanted))
     if _layout(script) != _layout(after):
         left.append("a variable that was changed also says the layout: write that out as well")
-    return ScriptChanged(text=made, changes=tuple(changes), left=tuple(left))
+    return ChangedScript(text=made, changes=tuple(changes), left=tuple(left))
 
 
 def _sizes(script: BatchScript, job: SlurmJob) -> tuple[_Size, _Size]:
@@ -247,7 +247,7 @@ def _end_of_head(script: BatchScript) -> int:
     return sum(len(line) + 1 for line in lines[:number])
 
 
-def _edits_of(name: str, value: Traced, size: _Size, wanted: _Size) -> Iterator[Edit]:
+def _edits_of(name: str, value: TracedText, size: _Size, wanted: _Size) -> Iterator[Edit]:
     """The change of one option's value, where it stands in one piece."""
     change = _value(name, value.text, size, wanted)
     if change is None or not value.whole:
@@ -269,11 +269,11 @@ def _command_edits(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[
             name, value = _named(word, words[at + 1] if at + 1 < len(words) else None)
             yield from _counted(name, value, size, wanted)
     for name, held in script.walked.shell_values.items():
-        if isinstance(held, Traced) and not name.startswith("SLURM_"):
+        if isinstance(held, TracedText) and not name.startswith("SLURM_"):
             yield from _counted(name.lower(), held, size, wanted)
 
 
-def _named(word: Traced, following: Traced | None) -> tuple[str, Traced | None]:
+def _named(word: TracedText, following: TracedText | None) -> tuple[str, TracedText | None]:
     """Name and value of an option in a command, where `following` is the next word; no name where
     the word is no option.
     """
@@ -289,7 +289,7 @@ def _numbers(size: _Size) -> Sequence[tuple[frozenset[str], int]]:
     return (_NODES, size.nodes), (_EACH, size.gpus), (_ALL, size.nodes * size.gpus)
 
 
-def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Iterator[Edit]:
+def _counted(name: str, value: TracedText | None, size: _Size, wanted: _Size) -> Iterator[Edit]:
     if value is None or not value.whole:
         return
     for (names, old), (_, new) in zip(_numbers(size), _numbers(wanted), strict=True):

@@ -17,9 +17,9 @@ from mofa_model.identity.expansion import (
     BLANKS,
     EMPTY,
     Answer,
-    Endless,
+    EndlessExpansion,
     Expander,
-    Traced,
+    TracedText,
     Value,
     joined,
     traced,
@@ -36,14 +36,14 @@ _DEEPEST: Final = 12
 class Call:
     """A command with its words as the shell would hand them over."""
 
-    traced_words: tuple[Traced, ...]
+    traced_words: tuple[TracedText, ...]
     place: int
     """Where it begins in the script."""
     outer_calls: tuple[Call, ...] = ()
     """The command whose line it is part of, as `srun bash -c`, outermost first."""
     visible_devices: str = ""
     """CUDA_VISIBLE_DEVICES as it finds it; empty = not set."""
-    passed: tuple[tuple[str, Traced], ...] = ()
+    passed: tuple[tuple[str, TracedText], ...] = ()
     """Variables that it alone is given, as `A=1 train.sh`."""
 
     @property
@@ -53,7 +53,7 @@ class Call:
 
 
 @dataclasses.dataclass
-class Walked:
+class ScriptWalk:
     """What a script would run, in its order."""
 
     followed: list[Call] = dataclasses.field(default_factory=list)
@@ -61,7 +61,7 @@ class Walked:
     """Variables at its end; those of its environment are among them."""
     passed: dict[str, Value] = dataclasses.field(default_factory=dict)
     """Variables that one command alone is given, as `A=1 train.sh`."""
-    documents: list[tuple[str, Traced]] = dataclasses.field(default_factory=list)
+    documents: list[tuple[str, TracedText]] = dataclasses.field(default_factory=list)
     """Here-documents: the file that one is written to, empty = a program reads it; the text."""
     notes: list[str] = dataclasses.field(default_factory=list)
     """What was not followed, each in one sentence."""
@@ -79,7 +79,7 @@ def walk(
     arguments: Sequence[str] = (),
     *,
     every: bool = False,
-) -> Walked:
+) -> ScriptWalk:
     """What a script would run; with `every` also commands that start no program, and all branches
     of which only a machine can choose.
 
@@ -91,7 +91,7 @@ def walk(
     return walker.whole(text, arguments)
 
 
-class _Left(Exception):
+class _Exit(Exception):
     """The script, a function or a loop is left."""
 
     def __init__(self, what: str) -> None:
@@ -100,28 +100,28 @@ class _Left(Exception):
 
 class _Walker:
     def __init__(self, environment: Mapping[str, Value], answer: Answer, *, every: bool) -> None:
-        self._passed: dict[str, Traced] = {}
+        self._passed: dict[str, TracedText] = {}
         self._words = Expander(environment, answer, may_be_set=every)
         self._every = every
-        self.walked = Walked()
+        self.walked = ScriptWalk()
         self._functions: dict[str, Any] = {}
         self._depth, self._count, self._branches = 0, 0, 0
 
     # --- scripts and statements ---------------------------------------------------------------
 
-    def whole(self, text: str, arguments: Sequence[str]) -> Walked:
+    def whole(self, text: str, arguments: Sequence[str]) -> ScriptWalk:
         """Follow a script from its first line to its last."""
         with self._words.with_arguments([traced(argument) for argument in arguments]):
             try:
-                self.script(Traced(text, tuple(range(len(text)))), ())
-            except Endless:
+                self.script(TracedText(text, tuple(range(len(text)))), ())
+            except EndlessExpansion:
                 self.walked.notes.append(
                     "its words hold each other without end: the rest is not followed"
                 )
         self.walked.shell_values = self._words.variables
         return self.walked
 
-    def script(self, source: Traced, inside: tuple[Call, ...]) -> None:
+    def script(self, source: TracedText, inside: tuple[Call, ...]) -> None:
         """Follow a script, or a line within one."""
         if self._depth >= _DEEPEST:
             return
@@ -130,7 +130,7 @@ class _Walker:
         try:
             with self._words.within(source):
                 self._statements(parsed.get("Stmts") or (), inside)
-        except _Left:
+        except _Exit:
             pass
         finally:
             self._depth -= 1
@@ -146,7 +146,7 @@ class _Walker:
         self._count += 1
         if self._count > _MOST:
             self.walked.notes.append(f"more than {_MOST} commands: the rest is not followed")
-            raise _Left("script")
+            raise _Exit("script")
         stdin = EMPTY
         for redirection in row.get("Redirs") or ():
             stdin = self._redirection(redirection, stdin, row)
@@ -156,7 +156,7 @@ class _Walker:
         succeeds = self._command(row.get("Cmd"), inside, stdin)
         return (None if succeeds is None else not succeeds) if row.get("Negated") else succeeds
 
-    def _redirection(self, redirection: Any, stdin: Traced, row: Any) -> Traced:
+    def _redirection(self, redirection: Any, stdin: TracedText, row: Any) -> TracedText:
         op = redirection.get("Op")
         if op == "<<<":
             return self._words.text(redirection["Word"])
@@ -175,7 +175,7 @@ class _Walker:
             if redirection.get("Op") in {">", ">>", "&>", ">|"} and "Word" in redirection
         ]
 
-    def _write(self, row: Any, words: list[Traced]) -> None:
+    def _write(self, row: Any, words: list[TracedText]) -> None:
         """Remember a file that `echo` or `printf` writes, or a line that it adds to one."""
         text = self._words.printed(words)
         for name, adds in self._files_of(row) if text is not None else ():
@@ -197,7 +197,7 @@ class _Walker:
         texts = [text.text for text in words]
         return [text for text in texts[1:] if texts[0] == "tee" and not text.startswith("-")]
 
-    def _command(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
+    def _command(self, node: Any, inside: tuple[Call, ...], stdin: TracedText) -> bool | None:
         """Follow a command of any form; returns whether it succeeds, None where unknown."""
         if node is None:
             return True
@@ -245,7 +245,7 @@ class _Walker:
                 return None
         return True
 
-    def _simple(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
+    def _simple(self, node: Any, inside: tuple[Call, ...], stdin: TracedText) -> bool | None:
         """Follow a simple command with the assignments before it; returns whether it succeeds, None
         if unknown.
         """
@@ -255,7 +255,9 @@ class _Walker:
             for assignment in assigned:
                 self._words.assign(assignment)
             values = (variables.get(assignment["Name"]["Value"]) for assignment in assigned)
-            is_unknown = any(isinstance(value, Traced) and "$(" in value.text for value in values)
+            is_unknown = any(
+                isinstance(value, TracedText) and "$(" in value.text for value in values
+            )
             return None if is_unknown else True
         words = self._words.fields(rows)
         kept = {}
@@ -267,7 +269,7 @@ class _Walker:
         before = self._passed
         passed = {name: variables[name] for name in kept}
         self._passed = before | {
-            name: value for name, value in passed.items() if isinstance(value, Traced)
+            name: value for name, value in passed.items() if isinstance(value, TracedText)
         }
         try:
             return self._call(words, self._words.place(rows[0]), inside, stdin) if words else True
@@ -285,7 +287,7 @@ class _Walker:
         before = dict(self._words.variables)
         try:
             return self._statements(node.get("Stmts") or (), inside)
-        except _Left:
+        except _Exit:
             return None
         finally:
             self._words.variables = before
@@ -376,7 +378,7 @@ class _Walker:
     def _once(self, node: Any, inside: tuple[Call, ...]) -> None:
         try:
             self._conditional(node.get("Do") or (), inside)
-        except _Left as left:
+        except _Exit as left:
             if left.what != "loop":
                 raise
 
@@ -395,7 +397,7 @@ class _Walker:
     # --- commands -----------------------------------------------------------------------------
 
     def _call(
-        self, words: list[Traced], place: int, inside: tuple[Call, ...], stdin: Traced
+        self, words: list[TracedText], place: int, inside: tuple[Call, ...], stdin: TracedText
     ) -> bool | None:
         """Follow one command of a script; returns whether it succeeds, None where that is
         not known.
@@ -414,7 +416,7 @@ class _Walker:
             tuple(words),
             place,
             inside,
-            visible.text if isinstance(visible, Traced) else "",
+            visible.text if isinstance(visible, TracedText) else "",
             tuple(self._passed.items()),
         )
         texts = [word.text for word in words]
@@ -432,20 +434,22 @@ class _Walker:
         return True
 
     def _function(
-        self, name: str, arguments: list[Traced], inside: tuple[Call, ...]
+        self, name: str, arguments: list[TracedText], inside: tuple[Call, ...]
     ) -> bool | None:
         self._depth += 1
         try:
             with self._words.with_arguments(arguments):
                 return self._statement(self._functions[name], inside)
-        except _Left as left:
+        except _Exit as left:
             if left.what != "function":
                 raise
             return True
         finally:
             self._depth -= 1
 
-    def _builtin(self, words: list[Traced], inside: tuple[Call, ...], stdin: Traced) -> bool | None:
+    def _builtin(
+        self, words: list[TracedText], inside: tuple[Call, ...], stdin: TracedText
+    ) -> bool | None:
         """What the shell does by itself."""
         texts = [word.text for word in words]
         match texts[0]:
@@ -465,14 +469,14 @@ class _Walker:
                 for name in texts[1:]:
                     self._words.variables.pop(name, None)
             case "break" | "continue":
-                raise _Left("loop")
+                raise _Exit("loop")
             case "exit" | "return":
                 if self._branches == 0:
-                    raise _Left("script" if texts[0] == "exit" else "function")
+                    raise _Exit("script" if texts[0] == "exit" else "function")
                 return None
         return True
 
-    def _eval(self, words: list[Traced], inside: tuple[Call, ...]) -> None:
+    def _eval(self, words: list[TracedText], inside: tuple[Call, ...]) -> None:
         blank = traced(" ")
         line = joined(part for word in words[1:] for part in (word, blank))
         try:
@@ -480,13 +484,13 @@ class _Walker:
         except InputError:
             self.walked.followed.append(Call(tuple(words[1:]), words[0].place, inside))
 
-    def _read(self, words: list[Traced], stdin: Traced) -> bool | None:
+    def _read(self, words: list[TracedText], stdin: TracedText) -> bool | None:
         names = [word.text for word in words if re.fullmatch(r"[A-Za-z_]\w*", word.text)]
         as_array = any(re.fullmatch(r"-\w*a\w*", word.text) for word in words)
         if not stdin.text or "$(" in stdin.text:
             return False
         signs = self._words.variables.get("IFS")
-        signs_text = signs.text if isinstance(signs, Traced) else BLANKS
+        signs_text = signs.text if isinstance(signs, TracedText) else BLANKS
         first_line = stdin.slice(0, len(stdin.text.partition("\n")[0]))
         if as_array and names:
             self._words.variables[names[-1]] = list(_split(first_line, signs_text, 0))
@@ -521,7 +525,7 @@ class _Walker:
             return None if text is None else bool(text)
         return None
 
-    def _unary(self, op: str, value: Traced) -> bool | None:
+    def _unary(self, op: str, value: TracedText) -> bool | None:
         text = self._words.resolved(value)
         if op in _OF_FILES:
             return False
@@ -612,7 +616,7 @@ def _compared(left: str | None, op: str, right: str | None) -> bool | None:
     }.get(op)  # fmt: skip
 
 
-def _split(value: Traced, signs: str, most: int) -> Iterator[Traced]:
+def _split(value: TracedText, signs: str, most: int) -> Iterator[TracedText]:
     """A text at separators, as `read` does; the last of `most` parts has the rest; 0 = all."""
     start, number = 0, 1
     for at, sign in enumerate(value.text):

@@ -31,7 +31,16 @@ from mofa_model.kinds.pods import DEVICE_CLASS, RESOURCE_CLAIM_TEMPLATE
 from mofa_model.kinds.pytorchjob import PYTORCH_JOB
 from mofa_model.kinds.raycluster import RAY_CLUSTER
 from mofa_model.kinds.rayjob import RAY_JOB
-from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, at, items, mapping, text_of
+from mofa_model.kinds.shape import (
+    NO_OBJECTS,
+    Body,
+    Kind,
+    ReferencedObjects,
+    at,
+    items,
+    mapping,
+    text_of,
+)
 from mofa_model.kinds.trainjob import CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME
 from mofa_model.kinds.volcano import VOLCANO_JOB
 from mofa_model.kinds.workload import WORKLOAD
@@ -74,12 +83,12 @@ __all__ = [
     "TRAIN_JOB",
     "VOLCANO_JOB",
     "WORKLOAD",
-    "Beside",
     "Body",
     "Demand",
     "JobKind",
     "Kind",
     "PodLabels",
+    "ReferencedObjects",
     "controller_of",
     "demand_of",
     "job_kind",
@@ -110,8 +119,8 @@ def same_kind(
     return len(groups) == 1 and first_kind == second_kind
 
 
-def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
-    """GPUs, launch command and node selector of a job; `beside` holds objects that it names."""
+def demand_of(body: Body, referenced: ReferencedObjects = NO_OBJECTS) -> Demand:
+    """GPUs, launch command and node selector of a job; `referenced` holds objects that it names."""
     kind = job_kind(body.get("apiVersion"), body.get("kind"))
     if kind is None:
         if text_of(body.get("apiVersion")).startswith("apps/"):
@@ -127,7 +136,7 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
         )
     if not isinstance(spec := body.get("spec"), dict):
         raise InputError("spec: is missing; give a mapping")
-    return kind.demand(spec, beside)
+    return kind.demand(spec, referenced)
 
 
 def controller_of(body: Body) -> tuple[JobKind, str] | None:

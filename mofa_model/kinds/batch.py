@@ -7,15 +7,15 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import Conditioned, Counter, JobKind, Observation, RestartLimit
+from mofa_model.kinds.kind import ConditionedStatus, Counter, JobKind, Observation, RestartLimit
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, same_pods
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.reads import read_by
 from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
+    NO_OBJECTS,
     Body,
     Count,
+    ReferencedObjects,
     Shape,
     Tally,
     at,
@@ -35,7 +35,7 @@ class _Spec(Shape):
     template: PodTemplate | None = None
 
 
-class _Status(Conditioned):
+class _Status(ConditionedStatus):
     ready: Tally = 0
     succeeded: Tally = 0
     failed: Tally = 0
@@ -79,10 +79,14 @@ class BatchJob(JobKind):
         return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
     def launch_patch(
-        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+        self,
+        body: Body,
+        arguments: Sequence[str],
+        steps: str,
+        referenced: ReferencedObjects = NO_OBJECTS,
     ) -> list[Operation]:
         """Annotations of its pod template, whose container reads them."""
-        del beside
+        del referenced
         template = read(_Spec, body.get("spec")).template
         if template is None:
             raise InputError("spec.template: is missing")

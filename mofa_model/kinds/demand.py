@@ -11,7 +11,7 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.pods import GPU, Mount, PodSpec, PodTemplate, claimed_gpus, launches, torchrun
-from mofa_model.kinds.shape import MOST, NOTHING, Beside, Reference
+from mofa_model.kinds.shape import MOST, NO_OBJECTS, Reference, ReferencedObjects
 from mofa_model.records import dataclass
 
 ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
@@ -130,7 +130,7 @@ class _Set:
 
 def total(
     pod_sets: Iterable[PodSet],
-    beside: Beside = NOTHING,
+    referenced: ReferencedObjects = NO_OBJECTS,
     *,
     pods_path: str = "spec",
     nodes: int = 0,
@@ -141,7 +141,7 @@ def total(
     Where a container names GPUs and leaves their number empty, processes say it: `each` of `nodes`
     where the object states them, else as torchrun is told. Without a resource there are no GPUs.
     """
-    sets = [_read(pod_set, beside) for pod_set in pod_sets]
+    sets = [_read(pod_set, referenced) for pod_set in pod_sets]
     with_gpus = [pods for pods in sets if pods.gpus]
     gpus = sum(pods.count * pods.gpus for pods in with_gpus)
     gpus_per_pod = {pods.gpus for pods in with_gpus if pods.count}
@@ -181,9 +181,9 @@ def unresolved(demand: Demand, reference: Reference, where: str) -> Demand:
     return replace(demand, unread=unread, missing=(reference,))
 
 
-def _read(pod_set: PodSet, beside: Beside) -> _Set:
+def _read(pod_set: PodSet, referenced: ReferencedObjects) -> _Set:
     containers = pod_set.spec.containers
-    claims = [claimed_gpus(claim, beside) for claim in pod_set.spec.resource_claims]
+    claims = [claimed_gpus(claim, referenced) for claim in pod_set.spec.resource_claims]
     with_gpus = [number for number, container in enumerate(containers) if container.gpus]
     order = [*with_gpus, *(number for number in range(len(containers)) if number not in with_gpus)]
     with_words = [number for number in order if containers[number].words]

@@ -11,7 +11,7 @@ from mofa_model.kinds.batch import at_once
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import (
     ATTEMPTS,
-    Conditioned,
+    ConditionedStatus,
     Counter,
     JobKind,
     NewJob,
@@ -31,11 +31,11 @@ from mofa_model.kinds.patches import (
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.reads import read_by
 from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
+    NO_OBJECTS,
     Body,
     Count,
     Many,
+    ReferencedObjects,
     Shape,
     Tallies,
     Tally,
@@ -79,16 +79,16 @@ class _Spec(Shape):
     replicated_jobs: Many[ReplicatedJob] = ()
 
 
-class _Replicated(Shape):
+class _ReplicatedStatus(Shape):
     name: Text = ""
     ready: Tally = 0
     succeeded: Tally = 0
     job_restarts: Tallies = 0
 
 
-class _Status(Conditioned):
+class _Status(ConditionedStatus):
     restarts: Tally = 0
-    replicated_jobs_status: Many[_Replicated] = ()
+    replicated_jobs_status: Many[_ReplicatedStatus] = ()
     current_in_place_restart_attempt: Tally = 0
 
 
@@ -154,10 +154,14 @@ class JobSet(JobKind):
         return asks_for_gpus or any(count is not None for count in counted)
 
     def launch_patch(
-        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+        self,
+        body: Body,
+        arguments: Sequence[str],
+        steps: str,
+        referenced: ReferencedObjects = NO_OBJECTS,
     ) -> list[Operation]:
         """Annotations of its pod templates, of those whose containers read them."""
-        del beside
+        del referenced
         spec = read(_Spec, body.get("spec"))
         annotations, operations = pod_annotations(arguments, steps), list[Operation]()
         if all(job.pods is None for job in spec.replicated_jobs):

@@ -15,12 +15,12 @@ from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.patches import Operation, pointer, test
 from mofa_model.kinds.pods import CLAIMED, MAPPED
 from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
+    NO_OBJECTS,
     Body,
     Kind,
     Many,
     Moment,
+    ReferencedObjects,
     Shape,
     Text,
     at,
@@ -176,7 +176,7 @@ class _Condition(Shape):
     last_transition_time: Moment = None
 
 
-class Conditioned(Shape):
+class ConditionedStatus(Shape):
     """A status with conditions."""
 
     conditions: Many[_Condition] = ()
@@ -308,14 +308,14 @@ class JobKind(Kind):
         """Its pods, those that are alike together."""
         raise NotImplementedError
 
-    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
-        """GPUs, launch command and node selector; `beside` holds the objects that it names."""
-        return total(self.pod_sets(spec), beside, pods_path=self.pods_path)
+    def demand(self, spec: Body, referenced: ReferencedObjects = NO_OBJECTS) -> Demand:
+        """GPUs, launch command and node selector; `referenced` holds the objects that it names."""
+        return total(self.pod_sets(spec), referenced, pods_path=self.pods_path)
 
     def observed(self, body: Body, now: float) -> Observation:
         """What an object's public API says of its life; by default, what its conditions say. [s]"""
         del now
-        return glance(Conditioned, body.get("status")).observation()
+        return glance(ConditionedStatus, body.get("status")).observation()
 
     def visible_classes(self, body: Body) -> frozenset[RecoveryClass]:
         """Recovery classes that an object can show."""
@@ -385,14 +385,18 @@ class JobKind(Kind):
         return False
 
     def launch_patch(
-        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+        self,
+        body: Body,
+        arguments: Sequence[str],
+        steps: str,
+        referenced: ReferencedObjects = NO_OBJECTS,
     ) -> list[Operation]:
         """The patch that writes launch arguments and the checkpoint interval, in steps, into a job.
 
         It is empty where they are there already. An `InputError` says why they cannot be written,
-        or that nothing would read them; `beside` holds the objects that the job names.
+        or that nothing would read them; `referenced` holds the objects that the job names.
         """
-        del body, arguments, steps, beside
+        del body, arguments, steps, referenced
         raise InputError(
             f"launch arguments cannot be written into a {self.kind} of {self.group}: "
             "none of its fields can change after it is made; write them into its manifest"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import Conditioned, JobKind, Observation, PodLabels
+from mofa_model.kinds.kind import ConditionedStatus, JobKind, Observation, PodLabels
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Shape, Tally, at, glance, read, text_of, under
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -21,7 +21,7 @@ class _Spec(Shape):
     worker: PodTemplate | None = under(None, "leaderWorkerTemplate", "workerTemplate")
 
 
-class _Status(Conditioned):
+class _Status(ConditionedStatus):
     ready_replicas: Tally = 0
 
 

@@ -8,14 +8,23 @@ from typing import Final
 from mofa_model.kinds.demand import Demand, PodSet
 from mofa_model.kinds.kind import JobKind, Observation, PodLabels, RestartLimit
 from mofa_model.kinds.pytorchjob import Role, observed, roles
-from mofa_model.kinds.shape import NOTHING, Beside, Body, Named, Shape, glance, read, under
+from mofa_model.kinds.shape import (
+    NO_OBJECTS,
+    Body,
+    ByName,
+    ReferencedObjects,
+    Shape,
+    glance,
+    read,
+    under,
+)
 
 _LAUNCHER: Final = "Launcher"
 _ROLES: Final = "mpiReplicaSpecs"
 
 
 class _Spec(Shape):
-    roles: Named[Role] = under({}, _ROLES)
+    roles: ByName[Role] = under({}, _ROLES)
 
 
 class MPIJob(JobKind):
@@ -25,9 +34,9 @@ class MPIJob(JobKind):
         """The launcher and the workers."""
         return roles(f"spec.{_ROLES}", read(_Spec, spec).roles)
 
-    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+    def demand(self, spec: Body, referenced: ReferencedObjects = NO_OBJECTS) -> Demand:
         """What its pods ask for, with the command of the launcher's container."""
-        demand_of_pods = super().demand(spec, beside)
+        demand_of_pods = super().demand(spec, referenced)
         launcher = read(_Spec, spec).roles.get(_LAUNCHER, Role()).template.spec.containers
         for number, container in enumerate(launcher):
             if container.words:

@@ -16,13 +16,13 @@ from pydantic import Field, PlainValidator
 from mofa_model.errors import InputError
 from mofa_model.kinds.shape import (
     PLACEHOLDER,
-    Beside,
     Count,
     Kind,
     Labels,
     Line,
     Many,
     Reference,
+    ReferencedObjects,
     Shape,
     Text,
     at,
@@ -186,7 +186,7 @@ class _Class(Shape):
     extended_resource_name: Text = ""
 
 
-class Claimed(NamedTuple):
+class ClaimedDevices(NamedTuple):
     """What a claim is worth."""
 
     gpus: int = 0
@@ -197,60 +197,63 @@ class Claimed(NamedTuple):
     """Objects that would tell."""
 
 
-def claimed_gpus(claim: Claim, beside: Beside) -> Claimed:
+def claimed_gpus(claim: Claim, referenced: ReferencedObjects) -> ClaimedDevices:
     """GPUs that a pod has by a claim."""
     if claim.resource_claim_name:
         name = claim.resource_claim_name
-        return Claimed(
+        return ClaimedDevices(
             why=f"names ResourceClaim {name!r}, which all pods share: name a ResourceClaimTemplate"
         )
     template = Reference(RESOURCE_CLAIM_TEMPLATE, claim.resource_claim_template_name)
     if not template.name:
-        return Claimed()
-    spec = beside.spec(template)
+        return ClaimedDevices()
+    spec = referenced.spec(template)
     if spec is None:
-        return Claimed(why=f"names {template}, which is not here: create it", missing=(template,))
+        return ClaimedDevices(
+            why=f"names {template}, which is not here: create it", missing=(template,)
+        )
     claims = [
-        _of_request(request, beside)
+        _of_request(request, referenced)
         for request in read(_Template, spec, f"{template}: spec").requests
     ]
-    return Claimed(
+    return ClaimedDevices(
         sum(request.gpus for request in claims),
         next((f"names {template}, {request.why}" for request in claims if request.why), ""),
         tuple(reference for request in claims for reference in request.missing),
     )
 
 
-def _of_request(request: _Request, beside: Beside) -> Claimed:
+def _of_request(request: _Request, referenced: ReferencedObjects) -> ClaimedDevices:
     """The GPUs that one request of a ResourceClaim asks for, or why nobody can tell."""
     devices = request.least
-    is_gpu = _is_gpu(devices.device_class_name, beside)
+    is_gpu = _is_gpu(devices.device_class_name, referenced)
     if is_gpu is None:
         missing = Reference(DEVICE_CLASS, devices.device_class_name)
-        return Claimed(
+        return ClaimedDevices(
             why=f"which asks for {missing}, which is not here: create it", missing=(missing,)
         )
     if not is_gpu:
-        return Claimed()
+        return ClaimedDevices()
     if devices.allocation_mode == _ALL:
-        return Claimed(
+        return ClaimedDevices(
             why=f"whose request {request.name!r} has allocationMode All: give it a count instead"
         )
-    return Claimed(devices.count)
+    return ClaimedDevices(devices.count)
 
 
-def _is_gpu(name: str, beside: Beside) -> bool | None:
+def _is_gpu(name: str, referenced: ReferencedObjects) -> bool | None:
     """Whether a device class is one of GPUs; None where that is unknown.
 
     >>> rule = {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}
     >>> body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
     >>> body["metadata"] = {"name": "big"}
-    >>> _is_gpu("big", Beside([body | {"spec": {"selectors": [rule]}}])), _is_gpu("big", Beside())
+    >>> classes = ReferencedObjects([body | {"spec": {"selectors": [rule]}}])
+    >>> _is_gpu("big", classes), _is_gpu("big", ReferencedObjects())
     (True, None)
     """
     if name in DRIVERS:
         return True
-    spec = beside.spec(Reference(DEVICE_CLASS, name))
+    spec = referenced.spec(Reference(DEVICE_CLASS, name))
     if spec is None:
         return None
     device_class = read(_Class, spec, f"DeviceClass {name}: spec")
@@ -267,7 +270,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODES, _PROCESSES = "--nnodes", "--nproc-per-node"
 
 
-class _Mounted(Shape):
+class _VolumeMount(Shape):
     name: Text = ""
     mount_path: Text = ""
     sub_path: Text = ""
@@ -283,7 +286,7 @@ class Container(Shape):
     gpus: Devices = under(0, "resources")
     others: Others = under({}, "resources")
     blank: Blank = under(False, "resources")
-    volume_mounts: Many[_Mounted] = ()
+    volume_mounts: Many[_VolumeMount] = ()
 
     @property
     def words(self) -> tuple[str, ...]:

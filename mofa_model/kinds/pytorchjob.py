@@ -10,7 +10,7 @@ from typing import Any, Final
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.kind import (
-    Conditioned,
+    ConditionedStatus,
     JobKind,
     NewJob,
     Observation,
@@ -22,11 +22,11 @@ from mofa_model.kinds.patches import ARGUMENTS, Operation, pointer, replaced, sa
 from mofa_model.kinds.pods import Container, PodTemplate
 from mofa_model.kinds.reads import readers
 from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
+    NO_OBJECTS,
     Body,
+    ByName,
     Count,
-    Named,
+    ReferencedObjects,
     Shape,
     Tally,
     Whole,
@@ -53,7 +53,7 @@ _ONLY: Final = "Master"
 """The role of which there is one, however many workers there are."""
 
 
-class Elastic(Shape):
+class ElasticPolicy(Shape):
     """How many workers there may be."""
 
     min_replicas: Count | None = None
@@ -61,14 +61,14 @@ class Elastic(Shape):
 
 
 class _Spec(Shape):
-    roles: Named[Role] = under({}, "pytorchReplicaSpecs")
+    roles: ByName[Role] = under({}, "pytorchReplicaSpecs")
     processes: Whole = under(0, "nprocPerNode")
-    elastic: Elastic = under(Elastic(), "elasticPolicy")
+    elastic: ElasticPolicy = under(ElasticPolicy(), "elasticPolicy")
     elastic_processes: Whole = under(0, "elasticPolicy", "nProcPerNode")
 
 
 def roles(
-    path: str, role_by_name: Mapping[str, Role], elastic: Elastic | None = None
+    path: str, role_by_name: Mapping[str, Role], elastic: ElasticPolicy | None = None
 ) -> list[PodSet]:
     """Pods of jobs that have roles; `path` is where these stand."""
     pod_sets = list[PodSet]()
@@ -105,8 +105,8 @@ class _Pods(Shape):
     succeeded: Tally = 0
 
 
-class _Status(Conditioned):
-    roles: Named[_Pods] = under({}, "replicaStatuses")
+class _Status(ConditionedStatus):
+    roles: ByName[_Pods] = under({}, "replicaStatuses")
 
 
 def observed(roles: Mapping[str, Role], body_status: object) -> Observation:
@@ -129,12 +129,14 @@ class PyTorchJob(JobKind):
         job = read(_Spec, spec)
         return roles("spec.pytorchReplicaSpecs", job.roles, job.elastic)
 
-    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+    def demand(self, spec: Body, referenced: ReferencedObjects = NO_OBJECTS) -> Demand:
         """What its pods ask for, or its processes on each node, one for each GPU."""
         job = read(_Spec, spec)
         each = job.processes or job.elastic_processes
         nodes = sum(role.replicas for role in job.roles.values()) if each else 0
-        return total(self.pod_sets(spec), beside, pods_path=self.pods_path, nodes=nodes, each=each)
+        return total(
+            self.pod_sets(spec), referenced, pods_path=self.pods_path, nodes=nodes, each=each
+        )
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
@@ -167,10 +169,14 @@ class PyTorchJob(JobKind):
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
     def launch_patch(
-        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+        self,
+        body: Body,
+        arguments: Sequence[str],
+        steps: str,
+        referenced: ReferencedObjects = NO_OBJECTS,
     ) -> list[Operation]:
         """The patch that writes arguments into the args of containers named pytorch."""
-        del steps, beside
+        del steps, referenced
         operations, has_trainer = list[Operation](), False
         for role in read(_Spec, body.get("spec")).roles:
             path = ("pytorchReplicaSpecs", role)

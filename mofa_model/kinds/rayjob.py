@@ -26,11 +26,11 @@ from mofa_model.kinds.patches import Operation, pointer, same, test
 from mofa_model.kinds.pods import CLAIMED, MAPPED, split
 from mofa_model.kinds.raycluster import RAY_CLUSTER, RaySpec
 from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
+    NO_OBJECTS,
     Body,
     Moment,
     Reference,
+    ReferencedObjects,
     Shape,
     Tally,
     Text,
@@ -107,18 +107,18 @@ class RayJob(JobKind):
         cluster = read(_Spec, spec).cluster
         return [] if cluster is None else cluster.pod_sets("spec.rayClusterSpec")
 
-    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+    def demand(self, spec: Body, referenced: ReferencedObjects = NO_OBJECTS) -> Demand:
         """The pods of its own or selected cluster, and the words of its entrypoint."""
-        job, demand = read(_Spec, spec), super().demand(spec, beside)
+        job, demand = read(_Spec, spec), super().demand(spec, referenced)
         if job.cluster is None and job.chosen:
             reference = Reference(RAY_CLUSTER, job.chosen)
             where = f"spec.clusterSelector[{_CLUSTER}]"
-            cluster = beside.spec(reference)
+            cluster = referenced.spec(reference)
             if cluster is None:
                 demand = unresolved(demand, reference, where)
             else:
                 pod_sets = read(RaySpec, cluster, str(reference)).pod_sets(str(reference))
-                demand = total(pod_sets, beside, pods_path=where)
+                demand = total(pod_sets, referenced, pods_path=where)
         words = split([job.entrypoint])
         return replace(demand, words=words, words_path="spec.entrypoint") if words else demand
 
@@ -222,10 +222,14 @@ class RayJob(JobKind):
         return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
     def launch_patch(
-        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+        self,
+        body: Body,
+        arguments: Sequence[str],
+        steps: str,
+        referenced: ReferencedObjects = NO_OBJECTS,
     ) -> list[Operation]:
         """The patch that writes the arguments into the entrypoint."""
-        del steps, beside
+        del steps, referenced
         old_line, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
         if not old_line.strip():
             raise InputError(

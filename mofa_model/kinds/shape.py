@@ -209,7 +209,7 @@ Labels: TypeAlias = Annotated[dict[str, str], PlainValidator(_labels)]
 """Labels or annotations."""
 Many: TypeAlias = Annotated[tuple[T, ...], BeforeValidator(_list)]
 """Items of a list, each in its place."""
-Named: TypeAlias = Annotated[dict[str, T], BeforeValidator(_named)]
+ByName: TypeAlias = Annotated[dict[str, T], BeforeValidator(_named)]
 """Items of a mapping."""
 
 
@@ -266,7 +266,7 @@ class Reference(NamedTuple):
         return f"{self.kind.kind} {self.name!r}"
 
 
-class Beside:
+class ReferencedObjects:
     """Objects that a job may name, as far as they are here."""
 
     def __init__(self, objects: Iterable[Body] = ()) -> None:
@@ -283,5 +283,5 @@ def _identity(body: Body) -> tuple[str, str, str]:
     return group, str(body.get("kind", "")), str(at(body, "metadata", "name"))
 
 
-NOTHING: Final = Beside()
+NO_OBJECTS: Final = ReferencedObjects()
 """Nothing is here beside the job."""

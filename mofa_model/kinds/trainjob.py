@@ -15,13 +15,12 @@ from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, total, unresolved
 from mofa_model.kinds.jobset import JOB_SET, JOB_SET_NAME, ReplicatedJob, replicated_pods
-from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation
+from mofa_model.kinds.kind import ConditionedStatus, JobKind, NewJob, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, same, test, texts_of
 from mofa_model.kinds.pods import Container, Devices, Others, PodSpec, PodTemplate, torchrun
 from mofa_model.kinds.reads import read_by
 from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
+    NO_OBJECTS,
     Body,
     Count,
     Kind,
@@ -31,6 +30,7 @@ from mofa_model.kinds.shape import (
     Moment,
     Number,
     Reference,
+    ReferencedObjects,
     Shape,
     Tally,
     Text,
@@ -115,14 +115,14 @@ class _Runtime(Shape):
     jobs: Many[_Job] = under((), "template", "spec", "replicatedJobs")
 
 
-def of_train_job(spec: Body, beside: Beside) -> Demand:
+def of_train_job(spec: Body, referenced: ReferencedObjects) -> Demand:
     """What the trainer's section asks for; its runtime says what that leaves open."""
     job = read(TrainSpec, spec)
     reference = job.reference
-    runtime_spec = beside.spec(reference) if job.runtime else None
+    runtime_spec = referenced.spec(reference) if job.runtime else None
     path = f"{reference}: spec"
     runtime = _Runtime() if runtime_spec is None else read(_Runtime, runtime_spec, path)
-    demand = _total(job, runtime, path, beside)
+    demand = _total(job, runtime, path, referenced)
     if runtime_spec is not None or demand.missing:
         return demand
     if demand.gpus and (job.nodes is not None or torchrun(demand.words) is not None):
@@ -138,7 +138,7 @@ def of_train_job(spec: Body, beside: Beside) -> Demand:
     return replace(demand, gpus=0, gpus_per_pod=0, unread=f"{unread}; give it, or {ELSEWHERE}")
 
 
-def _total(job: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Demand:
+def _total(job: TrainSpec, runtime: _Runtime, path: str, referenced: ReferencedObjects) -> Demand:
     """The trainer's pods and those of the runtime's other jobs."""
     number = _trainer_index(runtime.jobs)
     base = None if number is None else runtime.jobs[number].pods
@@ -158,7 +158,7 @@ def _total(job: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Dema
     )
     others = [pods for pods, other in zip(sets, runtime.jobs, strict=True) if not _trains(other)]
     each = job.processes or runtime.processes
-    demand = total([trainer, *others], beside, pods_path=where, nodes=nodes or 0, each=each)
+    demand = total([trainer, *others], referenced, pods_path=where, nodes=nodes or 0, each=each)
     selector = dict(demand.selector)
     for pods in _changed_pods(job):
         selector |= pods.selector
@@ -226,7 +226,7 @@ class _Metric(Shape):
     value: Number = 0.0
 
 
-class _Status(Conditioned):
+class _Status(ConditionedStatus):
     jobs_status: Many[_Child] = ()
     metrics: Many[_Metric] = under((), "trainerStatus", "metrics")
     last_updated_time: Moment = under(None, "trainerStatus", "lastUpdatedTime")
@@ -240,9 +240,9 @@ class TrainJob(JobKind):
         del spec
         return []
 
-    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+    def demand(self, spec: Body, referenced: ReferencedObjects = NO_OBJECTS) -> Demand:
         """What its trainer's section and its runtime say together."""
-        return of_train_job(spec, beside)
+        return of_train_job(spec, referenced)
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
@@ -346,14 +346,18 @@ class TrainJob(JobKind):
         return f"{JOB_SET_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
     def launch_patch(
-        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+        self,
+        body: Body,
+        arguments: Sequence[str],
+        steps: str,
+        referenced: ReferencedObjects = NO_OBJECTS,
     ) -> list[Operation]:
         """The patch that sets our entry of `runtimePatches`, which annotates the trainer's pods.
 
         Its args are left alone: Trainer makes the JobSet at once, suspended, and that one's
         containers never change; with other args here it would not be resumed any more.
         """
-        job, template = _trainer_pods(body, beside)
+        job, template = _trainer_pods(body, referenced)
         read_by([("spec.trainer", template)])
         pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
         trainer = {"name": job, "template": {"spec": {"template": pods}}}
@@ -376,10 +380,10 @@ class TrainJob(JobKind):
         ]
 
 
-def _trainer_pods(body: Body, beside: Beside) -> tuple[str, object]:
+def _trainer_pods(body: Body, referenced: ReferencedObjects) -> tuple[str, object]:
     """The job of a TrainJob's runtime that trains, and its pods with the trainer's section."""
     reference = read(TrainSpec, body.get("spec")).reference
-    runtime_spec = beside.spec(reference) if reference.name else None
+    runtime_spec = referenced.spec(reference) if reference.name else None
     if runtime_spec is None:
         raise InputError(
             f"spec.runtimeRef.name: {reference} is not here, so nobody can tell whether its "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import Conditioned, JobKind, Observation
+from mofa_model.kinds.kind import ConditionedStatus, JobKind, Observation
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Text, glance, read
 
@@ -37,7 +37,7 @@ class QueuedWorkload(JobKind):
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions; one that is not admitted waits."""
-        status = glance(Conditioned, body.get("status"))
+        status = glance(ConditionedStatus, body.get("status"))
         admitted, ended = status.since("Admitted"), status.since("Finished")
         waits = admitted is None and ended is None and bool(body.get("status"))
         ready = None if admitted is None else status.since("PodsReady") is not None

@@ -35,7 +35,7 @@ from mofa_model.launch.answer import (
     program_of,
     shell_lines,
 )
-from mofa_model.launch.edits import ScriptChanged
+from mofa_model.launch.edits import ChangedScript
 from mofa_model.launch.in_script import changed_script
 from mofa_model.launch.rewrite import layout_words, rewritten, rewritten_line
 from mofa_model.launch.start import Start
@@ -45,9 +45,9 @@ from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
 __all__ = [
     "TORCHRUN",
     "TRAINERS",
+    "ChangedScript",
     "Launch",
     "Reading",
-    "ScriptChanged",
     "Start",
     "changed_script",
     "launch",

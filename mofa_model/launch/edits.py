@@ -64,7 +64,7 @@ class ScriptChange(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScriptChanged:
+class ChangedScript:
     """A script with another launch."""
 
     text: str

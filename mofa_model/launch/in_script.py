@@ -1,6 +1,6 @@
 """A launch written into the script that people have: what differs is changed where it stands.
 
-    changed_script(text, launch, follow)    ScriptChanged: the script, each change with its line,
+    changed_script(text, launch, follow)    ChangedScript: the script, each change with its line,
                                             what is left
 
 A value is changed where the script gives it: in the variable, the array or the option itself. After
@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from mofa_model.errors import InputError, shown
 from mofa_model.launch.answer import Launch
 from mofa_model.launch.edits import (
+    ChangedScript,
     Edit,
     ScriptChange,
-    ScriptChanged,
     TracedWord,
     applied,
     word_edit,
@@ -63,7 +63,7 @@ class TracedCall(Protocol):
         """Position in the script at which the command begins."""
 
 
-class ScriptRead(Protocol):
+class FollowedScript(Protocol):
     """A script as it was followed: its commands, and its variables at the end."""
 
     @property
@@ -75,7 +75,7 @@ class ScriptRead(Protocol):
         """Variables of the script, by name."""
 
 
-Follow = Callable[[str], ScriptRead]
+Follow = Callable[[str], FollowedScript]
 """What follows a script's text."""
 
 
@@ -100,7 +100,7 @@ class _Option(NamedTuple):
         return " ".join(self.values) or "on"
 
 
-def changed_script(text: str, launch: Launch, follow: Follow) -> ScriptChanged:
+def changed_script(text: str, launch: Launch, follow: Follow) -> ChangedScript:
     """A script that starts a launch, with nothing else changed.
 
     `follow` says what a script would run, with the place of every character.
@@ -165,11 +165,11 @@ class _Editor:
             name: list(launch.arguments[option.position : option.end])
             for name, option in self._options.items()
         }
-        self._reads: dict[str, ScriptRead] = {}
+        self._reads: dict[str, FollowedScript] = {}
         self._changes: list[ScriptChange] = []
         self._unwritten: list[str] = []
 
-    def _read(self, text: str) -> ScriptRead:
+    def _read(self, text: str) -> FollowedScript:
         """What a text runs when it is followed; the last few texts are remembered."""
         if text not in self._reads:
             if len(self._reads) > 4:
@@ -179,19 +179,19 @@ class _Editor:
             self._reads[text] = self._follow(text)
         return self._reads[text]
 
-    def changed(self) -> ScriptChanged:
+    def changed(self) -> ChangedScript:
         """The script with all changes that could be made."""
         target = self._target(self._read(self._text))
         if target is None:
             note = f"no command in it is told options of {self._trainer}, so it is not changed"
-            return ScriptChanged(text=self._text, left=(note,))
+            return ChangedScript(text=self._text, left=(note,))
         self._target_index = target
         if self._trainer == "megatron" and _OF_FORK in _texts(self._call()):
             note = (
                 f"{_OF_FORK} is told to a fork of Megatron, whose options are others: "
                 "write into it by hand what the launch says"
             )
-            return ScriptChanged(text=self._text, left=(note,))
+            return ChangedScript(text=self._text, left=(note,))
         for name, value in self._launch.environment.items():
             self._variable(name, value)
         for option in self._current_options():
@@ -201,11 +201,11 @@ class _Editor:
                 self._remove(option.name)
         for name in self._options:
             self._write(name)
-        return ScriptChanged(
+        return ChangedScript(
             text=self._text, changes=tuple(self._changes), left=tuple(self._unwritten)
         )
 
-    def _target(self, read: ScriptRead) -> int | None:
+    def _target(self, read: FollowedScript) -> int | None:
         """The command that trains: the first of those with the most of its options."""
         calls = [_texts(call) for call in read.followed]
         counts = [has_options(words, self._trainer) for words in calls]
@@ -247,7 +247,7 @@ class _Editor:
                 f"{name}={value} has to be in the environment; no place for it was found"
             )
 
-    def _sets(self, edit: Edit, before: ScriptRead, name: str, value: str) -> bool:
+    def _sets(self, edit: Edit, before: FollowedScript, name: str, value: str) -> bool:
         """Whether a change gives a variable its value, and no command another word."""
         after = self._try_follow(applied(self._text, [edit]))
         if after is None or [*map(_texts, after.followed)] != [*map(_texts, before.followed)]:
@@ -416,13 +416,13 @@ class _Editor:
         self._changes.append(ScriptChange(line_number, written_name, before, after))
         self._text = text
 
-    def _try_follow(self, text: str) -> ScriptRead | None:
+    def _try_follow(self, text: str) -> FollowedScript | None:
         try:
             return self._read(text)
         except InputError:
             return None
 
-    def _changes_only(self, name: str, old: ScriptRead, new: ScriptRead) -> bool:
+    def _changes_only(self, name: str, old: FollowedScript, new: FollowedScript) -> bool:
         """Whether one option is as the launch says, and all other words of all commands are
         as before.
         """
@@ -500,7 +500,7 @@ def _texts(call: TracedCall) -> list[str]:
     return [word.text for word in call.traced_words]
 
 
-def _value_of(read: ScriptRead, name: str) -> TracedWord | None:
+def _value_of(read: FollowedScript, name: str) -> TracedWord | None:
     """What a variable holds; None where it is not set, or is an array."""
     value: Any = read.holds.get(name)
     return None if isinstance(value, list) else value

@@ -310,7 +310,7 @@ _PATTERN: Final = re.compile(r"[~*?\[{]")
 
 
 @dataclass(frozen=True)
-class Quoted:
+class QuotedText:
     """What stands in double quotes, in which variables may stand too."""
 
     text: str
@@ -339,7 +339,7 @@ class ShellWord:
     """Where the blanks before it begin."""
     expands: bool
     """Whether the shell puts in a variable, the output of a command, or names of files."""
-    quoted: Quoted | None
+    quoted: QuotedText | None
     """What is in its double quotes, where they are around the whole of it."""
 
 
@@ -465,7 +465,7 @@ class _Reader:
             else part["Type"] != "SglQuoted"
         )
 
-    def _quoted(self, part: Mapping[str, Any]) -> Quoted | None:
+    def _quoted(self, part: Mapping[str, Any]) -> QuotedText | None:
         """The text between double quotes, with the place of each character in the line; None where
         a word is not in double quotes.
         """
@@ -481,7 +481,7 @@ class _Reader:
                     text.append(self._line[offset + step - 1])
                     offsets.append(offset)
                 offset += step
-        return Quoted("".join(text), (*offsets, self._span(part)[1] - 1))
+        return QuotedText("".join(text), (*offsets, self._span(part)[1] - 1))
 
     def _raw(self, node: Mapping[str, Any]) -> str:
         start, end = self._span(node)

@@ -97,7 +97,7 @@ class IncidentRules(Part):
     was no failure."""
 
 
-class Taught(Part):
+class Lesson(Part):
     """What one job taught."""
 
     job: Annotated[str, Field(min_length=1, max_length=600)]
@@ -135,7 +135,7 @@ class CalibrationStatus(Part):
     asked: Annotated[str, Field(max_length=64)] | None = None
     """The factors with which every job was asked whether they change its answer; where they are
     those above, nobody asks again."""
-    evidence: Annotated[list[Taught], Field(max_length=16)] = keyed("job")
+    evidence: Annotated[list[Lesson], Field(max_length=16)] = keyed("job")
     """What it rests on, job by job; a job that is gone stays until it counts for little."""
 
     @property

@@ -311,7 +311,7 @@ class ForecastPart(Part):
     """The interruptions that came."""
 
 
-class LastingPart(Part):
+class OpenIncidentPart(Part):
     """A repair of a node, or an outage of a job."""
 
     atomic = True
@@ -350,7 +350,7 @@ class FailureLedgerStatus(Part):
     and what came."""
     counted_by: Annotated[str, Field(max_length=64)] | None = None
     """Version and rules by which Prometheus' days were counted: with others they are read anew."""
-    lasting: Annotated[list[LastingPart], Field(max_length=1000)] = Field(default_factory=list)
+    lasting: Annotated[list[OpenIncidentPart], Field(max_length=1000)] = Field(default_factory=list)
     """What had begun on settled days and was not over six hours before their end, where an operator
     that starts reads on: so it knows since when and why."""
     time: Moment | None = None

@@ -36,7 +36,7 @@ class Interruption(Part):
     """How many so far."""
 
 
-class Lost(Part):
+class LostTime(Part):
     """Time that went into something else than new steps."""
 
     cause: Reason
@@ -58,7 +58,7 @@ class Finish(Part):
     """The three as dates, on one line."""
 
 
-class Observed(Part):
+class RunningJob(Part):
     """What the running job does."""
 
     atomic = True
@@ -92,7 +92,7 @@ class Observed(Part):
         "name", "cause"
     )
     """The same by recovery class and cause."""
-    lost: Annotated[list[Lost], Field(max_length=8)] = keyed("cause")
+    lost: Annotated[list[LostTime], Field(max_length=8)] = keyed("cause")
     """Time in which the job itself stood still or trained again what it had lost, by what it went
     into, since it is watched; what its nodes lost is in the account of its pool."""
     since: Moment | None = None
@@ -122,7 +122,7 @@ class Condition(Part):
     """When the status last changed."""
 
 
-class Whole(Part):
+class WholeUnits(Part):
     """A prediction in whole units, with its bounds."""
 
     lower: Big
@@ -147,17 +147,17 @@ class Share(Part):
 class PredictedPart(Part):
     """What a strategy is expected to do."""
 
-    step_milliseconds: Whole
+    step_milliseconds: WholeUnits
     """One optimizer step."""
-    tokens_per_second: Whole
+    tokens_per_second: WholeUnits
     """The whole job, while it runs."""
     mfu: Share
     """Model FLOPs utilisation."""
     ettr: Share
     """Effective training time ratio."""
-    memory_bytes: Whole
+    memory_bytes: WholeUnits
     """Peak device memory of the fullest stage."""
-    duration_seconds: Whole | None = None
+    duration_seconds: WholeUnits | None = None
     """Time to finish the tokens, failures included."""
 
 
@@ -258,7 +258,7 @@ class CurrentPart(Part):
     does."""
 
 
-class Rejected(Part):
+class RejectedLayouts(Part):
     """Layouts that were left out."""
 
     atomic = True
@@ -321,11 +321,11 @@ class TrainingJobStatus(Part):
         default_factory=list
     )
     """What is most likely best, worth a try, and the best of other kinds."""
-    rejected: Annotated[list[Rejected], Field(max_length=16)] = keyed("reason")
+    rejected: Annotated[list[RejectedLayouts], Field(max_length=16)] = keyed("reason")
     """What was left out, by reason."""
     inputs: Inputs | None = None
     """What the advice used."""
-    observed: Observed | None = None
+    observed: RunningJob | None = None
     """What the running job does."""
     health: Text = ""
     """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run,

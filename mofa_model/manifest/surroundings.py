@@ -18,7 +18,7 @@ from mofa_model.bands.coordinates import ALONE
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.identity import DeviceRequest, agrees
-from mofa_model.kinds import BESIDE, RAY_CLUSTER, Beside, Body
+from mofa_model.kinds import BESIDE, RAY_CLUSTER, Body, ReferencedObjects
 from mofa_model.kinds.pods import PRODUCT
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
@@ -130,9 +130,9 @@ class Surroundings:
             raise BadValue(where, name, f"known: {names}; give it with --profile FILE")
         return profile
 
-    def around(self, namespace: str) -> Beside:
+    def around(self, namespace: str) -> ReferencedObjects:
         """What a job of a namespace may name."""
-        return Beside([*self.beside.get("", ()), *self.beside.get(namespace, ())])
+        return ReferencedObjects([*self.beside.get("", ()), *self.beside.get(namespace, ())])
 
     def text(self, namespace: str, name: str, key: str) -> str | None:
         """The text behind a key of a ConfigMap; None where it is not here."""

@@ -41,7 +41,7 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.strategy import AXES, Strategy
 
 
-class Latent(Part):
+class LatentAttentionPart(Part):
     """Multi-head latent attention, in place of kvHeads and headDim."""
 
     query_rank: Zero = 0
@@ -114,7 +114,7 @@ class Architecture(Part):
     """Tokens that a windowed layer attends to; 0 = no window."""
     windowed_layers_percent: Percent = 100
     """Share of the layers that are windowed, where there is a window."""
-    latent_attention: Latent | None = None
+    latent_attention: LatentAttentionPart | None = None
     """Multi-head latent attention."""
     ffn_size: Count
     """Width of the dense feed-forward part."""

@@ -2,7 +2,7 @@
 
 May import: identity, presets, yaml_text, files. Imported by: answers, verbs.
 
-    read([Pasted(text, name), …])   PastedFacts: kind, trainer, facts with their places
+    read([PastedText(text, name), …])   PastedFacts: kind, trainer, facts with their places
     missing(pasted_facts)           what has to be asked
 
     recognise   what a text is, by what stands in it, and whose

@@ -1,6 +1,6 @@
 """The facts of what was pasted: what each text says, each with its place.
 
-    read([Pasted(text, name), …])   PastedFacts of several texts together: a script with its file
+    read([PastedText(text, name), …])   PastedFacts of several texts: a script with its file
 
 A command says more than a file, and a file more than a comment.
 """
@@ -36,11 +36,11 @@ from mofa_model.pasted.recognise import (
 from mofa_model.pasted.scripts import cut_by_comment, follow, unknown
 from mofa_model.pasted.sums import add_sums
 from mofa_model.pasted.tasks import model_of, task_of, trains_all
-from mofa_model.pasted.wrapped import RunSeen
+from mofa_model.pasted.wrapped import RunState
 from mofa_model.records import dataclass
 
 
-class Pasted(NamedTuple):
+class PastedText(NamedTuple):
     """A text that somebody gives."""
 
     text: str
@@ -48,7 +48,7 @@ class Pasted(NamedTuple):
     """Its file's name, under which places in it are reported."""
     is_inside: bool = False
     """Whether the text was taken out of another one, as the code of a page is."""
-    run: RunSeen = RunSeen.UNSEEN
+    run: RunState = RunState.UNSEEN
     """What the text shows of a run."""
 
 
@@ -69,7 +69,7 @@ class PastedFacts:
     """Why it trains no language model; empty where it does, or where nothing tells."""
     parts: tuple[tuple[str, PastedKind], ...] = ()
     """The texts by their names, with their kinds."""
-    run: RunSeen = RunSeen.UNSEEN
+    run: RunState = RunState.UNSEEN
     """What the texts show of a run."""
     is_batch_open: bool = False
     """Whether a variable that nobody sets says how many micro-batches a step has."""
@@ -88,11 +88,11 @@ _RANKS: Final = (
 """Kinds in the order in which they say what is trained; machines come last."""
 
 
-def read(texts: Sequence[Pasted]) -> PastedFacts:
+def read(texts: Sequence[PastedText]) -> PastedFacts:
     r"""The facts of several texts together; the first text that trains decides what is trained.
 
     >>> text = "#SBATCH -N 2 --gpus-per-node=8\nsrun python pretrain_gpt.py --bf16"
-    >>> job = read([Pasted(text, "j.sh")])
+    >>> job = read([PastedText(text, "j.sh")])
     >>> job.kind.value, job.trainer, job.facts["gpus"].value, job.facts["precision"]
     ('sbatch', 'megatron-lm', 16, Fact(value='bf16', source='j.sh:2'))
     """
@@ -103,7 +103,7 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
     order = sorted(kinds, key=lambda pair: _RANKS.index(pair[1]) if pair[1] in _RANKS else 99)
     files = [pair for pair in order if not pair[1].is_script and not pair[1].is_machine]
     readings, others = list[PastedFacts](), list[str]()
-    training: Pasted | None = None
+    training: PastedText | None = None
     for pasted, kind in order:
         if kind.is_script:
             part = _script_facts(pasted, kind, scripts, files)
@@ -125,19 +125,19 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
     together = _merged(readings, tuple((pasted.name, kind) for pasted, kind in kinds))
     # Texts that contradict each other are of two runs.
     run_seen = max(
-        (pasted.run for pasted in texts), key=lambda run: run.value, default=RunSeen.UNSEEN
+        (pasted.run for pasted in texts), key=lambda run: run.value, default=RunState.UNSEEN
     )
-    run = RunSeen.UNSEEN if together.disagree else run_seen
+    run = RunState.UNSEEN if together.disagree else run_seen
     return replace(together, run=run, disagree=(*others, *together.disagree))
 
 
-def _are_two_trainings(pasted: Pasted, other: Pasted) -> bool:
+def _are_two_trainings(pasted: PastedText, other: PastedText) -> bool:
     """Whether two scripts start two trainings: neither names the other."""
     pairs = ((pasted, other), (other, pasted))
     return not any(PurePosixPath(named.name).name in by.text for by, named in pairs)
 
 
-def _is_read(pasted: Pasted, readings: Sequence[PastedFacts]) -> bool:
+def _is_read(pasted: PastedText, readings: Sequence[PastedFacts]) -> bool:
     """Whether a script that was read before has already read this file."""
     sources = (fact.source for reading in readings for fact in reading.facts.values())
     return any(source.startswith(f"{pasted.name}:") for source in sources)
@@ -183,7 +183,7 @@ def _merged(
 # ---------------------------------------------------------------------------- machines and files
 
 
-def _machine_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
+def _machine_facts(pasted: PastedText, kind: PastedKind) -> PastedFacts:
     readers = {
         PastedKind.NVIDIA_SMI: machines.of_nvidia_smi,
         PastedKind.SINFO: machines.of_sinfo,
@@ -192,7 +192,7 @@ def _machine_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
     return PastedFacts(kind=kind, trainer="", facts=readers[kind](pasted.text, pasted.name))
 
 
-def _settings_of(pasted: Pasted, kind: PastedKind) -> list[Setting]:
+def _settings_of(pasted: PastedText, kind: PastedKind) -> list[Setting]:
     """The settings of a file; tokens and passwords are none."""
     form = {PastedKind.TOML: "toml", PastedKind.PYTHON: "py"}.get(kind, "yaml")
     source = TextFile(pasted.name, pasted.text, pasted.name, mark=":")
@@ -206,7 +206,7 @@ def _is_secret(setting: Setting) -> bool:
     return plain is None and is_secret(setting.path, setting.value)
 
 
-def _file_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
+def _file_facts(pasted: PastedText, kind: PastedKind) -> PastedFacts:
     """The facts of a trainer's file of settings; comments in it may name the GPUs."""
     own = _settings_of(pasted, kind)
     trainer = trainer_of_file(own, pasted.text, kind)
@@ -230,8 +230,8 @@ def _file_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
 
 
 def _script_facts(
-    pasted: Pasted, kind: PastedKind, scripts: Mapping[str, str],
-    files: Sequence[tuple[Pasted, PastedKind]],
+    pasted: PastedText, kind: PastedKind, scripts: Mapping[str, str],
+    files: Sequence[tuple[PastedText, PastedKind]],
 ) -> PastedFacts:  # fmt: skip
     """Facts from a pasted script, and from the files beside it that its command names."""
     contents, batch = follow(pasted.text, pasted.name, scripts)
@@ -321,7 +321,7 @@ _COMPARED: Final = frozenset(
 )
 
 
-def _comment_in_command(pasted: Pasted) -> Iterable[str]:
+def _comment_in_command(pasted: PastedText) -> Iterable[str]:
     if line := cut_by_comment(pasted.text):
         yield (
             f"{pasted.name}:{line}: for a shell this comment ends the command; "

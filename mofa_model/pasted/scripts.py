@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import BadShell, InputError
 from mofa_model.identity.commands import Contents, PlacedVariable, PlacedWord, ProgramCall, TextFile
-from mofa_model.identity.expansion import Traced
+from mofa_model.identity.expansion import TracedText
 from mofa_model.identity.sbatch import BatchScript, read_script
 
 _OPEN: Final = re.compile(r"\$[\w{(@*#?!]|`")
@@ -23,7 +23,7 @@ _STARTS: Final = re.compile(
 )
 
 
-class Followed(NamedTuple):
+class ScriptContents(NamedTuple):
     """What a script runs."""
 
     contents: Contents
@@ -36,7 +36,7 @@ def unknown(text: str) -> bool:
     return bool(_OPEN.search(text))
 
 
-def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
+def follow(text: str, name: str, others: Mapping[str, str]) -> ScriptContents:
     r"""What a script would run; `others` are texts that it names, by the names of their files.
 
     >>> contents = follow("N=4; A=(--nnodes $N)\ntorchrun ${A[@]} t.py", "x.sh", {}).contents
@@ -56,7 +56,7 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
         try:
             read = read_script("\n".join(lines[:cut]), name, others)
         except InputError:
-            return Followed(_by_lines(plain, name), None)
+            return ScriptContents(_by_lines(plain, name), None)
         rest = "\n" * cut + "\n".join(lines[cut:])
     contents = _by_lines(rest, name)
 
@@ -76,13 +76,13 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
                 ProgramCall(words=tuple(words), where=words[0].where, own_variables=passed)
             )
     for key, value in read.walked.holds.items():
-        if isinstance(value, Traced) and value.text:
+        if isinstance(value, TracedText) and value.text:
             contents.variables[key] = PlacedVariable(key, value.text, where(value.place))
     for path, document in read.walked.documents:
         first = 1 + plain.count("\n", 0, max(0, document.place))
         inside = re.sub(r"\n\w+\s*\Z", "\n", document.text)  # without the word that ends it
         contents.files.append(TextFile(path or "python -c", inside, name, first))
-    return Followed(contents, read)
+    return ScriptContents(contents, read)
 
 
 def as_meant(text: str) -> str:

@@ -88,7 +88,7 @@ _RUNNING: Final = re.compile(r"JobState=RUNNING\b.*?\bRunTime=(?:\d+-)?(\d+):\d\
 """Hours that Slurm's job runs for; days stand before them. [h]"""
 
 
-class RunSeen(Enum):
+class RunState(Enum):
     """What became of a run; of several texts the last state in this list counts."""
 
     UNSEEN = 0
@@ -99,7 +99,7 @@ class RunSeen(Enum):
     """The memory of a device was full."""
 
 
-def run_seen(text: str) -> RunSeen:
+def run_seen(text: str) -> RunState:
     r"""What a text shows of a run: steps in a log, a job of Slurm that runs for an hour, or that
     memory was full.
 
@@ -109,14 +109,14 @@ def run_seen(text: str) -> RunSeen:
     """
     plain = _fenced(re.sub(r"\x1b\[[\d;]*m", "", text))
     if _KILLED.search(plain):
-        return RunSeen.HOST_FULL
+        return RunState.HOST_FULL
     if _NO_ROOM.search(plain):
-        return RunSeen.DEVICE_FULL
+        return RunState.DEVICE_FULL
     if job := _RUNNING.search(plain):
         is_long = int(job[1]) > 0 or "-" in job[0].rpartition("=")[2]
-        return RunSeen.TRAINED if is_long else RunSeen.UNSEEN
+        return RunState.TRAINED if is_long else RunState.UNSEEN
     steps = len(list(islice(_STEP.finditer(plain), 2)))
-    return RunSeen.TRAINED if steps == 2 else RunSeen.UNSEEN
+    return RunState.TRAINED if steps == 2 else RunState.UNSEEN
 
 
 def _fenced(text: str) -> str:

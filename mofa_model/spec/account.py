@@ -80,7 +80,7 @@ class NodeTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lasting:
+class OpenIncident:
     """An incident that had begun before the time that is read, and was not over then."""
 
     kind: Literal["node", "job"]

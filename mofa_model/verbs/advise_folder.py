@@ -20,8 +20,8 @@ from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.kind import MOUNTED, NewJob
 from mofa_model.kinds.pods import gpu_resource
 from mofa_model.launch import (
+    ChangedScript,
     Launch,
-    ScriptChanged,
     Start,
     accelerate,
     launch_script,
@@ -57,7 +57,7 @@ def kind_of(name: str) -> JobKind | None:
 def launch_texts(
     answer: AdviceAnswer,
     kind: JobKind | None,
-    own_script: tuple[str, ScriptChanged] | None = None,
+    own_script: tuple[str, ChangedScript] | None = None,
     sbatch_text: str = "",
 ) -> tuple[dict[str, str], list[str]]:
     """The files of an answer's launch by their names, and the names of those that are programs.
@@ -102,7 +102,7 @@ def save(
     folder: str,
     answer: AdviceAnswer,
     kind_name: str,
-    own_script: tuple[str, ScriptChanged] | None = None,
+    own_script: tuple[str, ChangedScript] | None = None,
     sbatch_text: str = "",
 ) -> list[str]:
     """Write the launches of an answer and of its short runs into a folder; returns all names."""
@@ -205,7 +205,7 @@ def _yaml(manifest: Mapping[str, Any]) -> str:
     return output.render("yaml", [], {**manifest, **({"data": data} if data else {})})
 
 
-def _changes(own_script: tuple[str, ScriptChanged] | None) -> str:
+def _changes(own_script: tuple[str, ChangedScript] | None) -> str:
     """Sentences on the changes in a person's own script."""
     if own_script is None:
         return ""
@@ -221,7 +221,7 @@ def _readme(
     launch: Launch,
     manifest: str,
     kind: JobKind | None,
-    own_script: tuple[str, ScriptChanged] | None,
+    own_script: tuple[str, ChangedScript] | None,
 ) -> str:
     """The text of README.md: which files the folder holds, and how to start them."""
     image = _IMAGE.format(trainer=launch.trainer)

@@ -16,8 +16,8 @@ from mofa_model.errors import InputError, MofaError
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
     from mofa_model.answers.pasted import PasteAnswer
-    from mofa_model.launch import ScriptChanged
-    from mofa_model.pasted.reading import Pasted
+    from mofa_model.launch import ChangedScript
+    from mofa_model.pasted.reading import PastedText
 
 EXAMPLES: Final = """\
 examples:
@@ -72,10 +72,10 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
+def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[PastedText], str]:
     """The question without its texts, the texts, and the file of a job's manifest; else empty."""
     from mofa_model.answers.pasted import beside, texts_of
-    from mofa_model.pasted.reading import Pasted
+    from mofa_model.pasted.reading import PastedText
     from mofa_model.pasted.recognise import PastedKind, kind_of
 
     names = list(question.pasted)
@@ -83,7 +83,7 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
     others = [name for name in names if name not in paths]
     if others and any(name.startswith("-") or " " in name for name in others):
         command = shlex.join(names) if len(names) > 1 else names[0]
-        return replace(question, pasted=()), beside([Pasted(command, "the command")]), ""
+        return replace(question, pasted=()), beside([PastedText(command, "the command")]), ""
     if len(others) > 1 or (others and question.model):
         raise InputError(f"{others[0]}: there is no such file, and a model is given already")
     if others:
@@ -157,7 +157,7 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: s
 
 
 def _save(
-    answer: AdviceAnswer, folder: str | None, own_script: tuple[str, ScriptChanged] | None = None
+    answer: AdviceAnswer, folder: str | None, own_script: tuple[str, ChangedScript] | None = None
 ) -> None:
     """Write the launch, and the pasted script with it, into a folder; nothing without both."""
     if not folder or answer.launch is None:

@@ -21,7 +21,7 @@ from mofa_model.page.paste import ADDRESS as PASTE
 from mofa_model.page.paste import paste_page
 from mofa_model.page.what_if import sweep_sections, what_if_page
 from mofa_model.page.which import which_page
-from mofa_model.pasted.reading import Pasted
+from mofa_model.pasted.reading import PastedText
 
 LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("127.0.0.1", "localhost")
@@ -61,7 +61,7 @@ class DeskServer(ThreadingHTTPServer):
         return _page(WhatIf(values=values, errors={"": why}), self._models, alone=False)
 
     def answered(
-        self, path: str, values: Mapping[str, str], texts: Sequence[Pasted] = ()
+        self, path: str, values: Mapping[str, str], texts: Sequence[PastedText] = ()
     ) -> str | None:
         """The page with the answer; None while too many questions wait."""
         if not self._places.acquire(blocking=False):
@@ -99,17 +99,17 @@ def _paste(pasted_form: PasteForm) -> str:
     )
 
 
-def sent_form(kind: str, body: bytes) -> tuple[dict[str, str], list[Pasted]]:
+def sent_form(kind: str, body: bytes) -> tuple[dict[str, str], list[PastedText]]:
     """The fields of a form that was sent, and its files with their names."""
     whole = b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body
-    values, texts = dict[str, str](), list[Pasted]()
+    values, texts = dict[str, str](), list[PastedText]()
     for part in message_from_bytes(whole, policy=HTTP).iter_parts():
         name = part.get_param("name", header="content-disposition")
         data = part.get_payload(decode=True)
         content = data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
         content = content.replace("\r\n", "\n")
         if name == FILES and content.strip():
-            texts.append(Pasted(content, part.get_filename() or FILES))
+            texts.append(PastedText(content, part.get_filename() or FILES))
         elif isinstance(name, str) and name != FILES:
             values[name] = content
     return values, texts

@@ -14,7 +14,7 @@ from mofa_model.spec.account import NodeTime
 from mofa_model.units import Range
 from mofa_operator.evidence import Forecast, JobEvidence
 from mofa_operator.keys import Key
-from mofa_operator.objects import Chances, JobStatus, Written
+from mofa_operator.objects import Chances, JobStatus, WrittenPart
 from mofa_operator.snapshot import History, ProfileSnapshot, Running
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Answer:
     explanation: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """All our annotations but computed-at."""
-    status: Written
+    status: WrittenPart
     """A TrainingJob's status as far as the answer decides it, without computedTime."""
     reason: str = ""
     """Reason of the condition Ready; before the search the reason that advice would have."""
@@ -186,7 +186,7 @@ class PoolFigures:
     """Assumed and counted rates of every class, and of their total."""
     recovery: Mapping[str, Range] = field(default_factory=dict)
     """Recovery time by class. [s]"""
-    calibration: Written = field(default_factory=dict)
+    calibration: WrittenPart = field(default_factory=dict)
     """What running jobs taught, as `status.calibration` has it."""
     account: tuple[NodeTime, ...] = ()
     """Where the pool's node-time went, as its ledger has it."""
@@ -218,9 +218,9 @@ class Decision:
     """Keys of our prefix to remove, together with `hold`."""
     target_decision: Decision | None = None
     """The annotations of the object that its targetRef names."""
-    status: Written | None = None
+    status: WrittenPart | None = None
     """The whole status to apply; None = it is right already."""
-    ledger: Written | None = None
+    ledger: WrittenPart | None = None
     """Of a profile: the whole status of its FailureLedger; None = it is right already."""
     release: Release | None = None
     """What mode Apply writes, after everything else."""

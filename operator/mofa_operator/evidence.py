@@ -11,7 +11,7 @@ from typing import Final
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.failure_history import account_in, evidence_in, number
 from mofa_model.reliability.prospects import WEEK, BandCount, ScoredBand, calibration, misses
-from mofa_model.spec.account import Lasting, NodeTime
+from mofa_model.spec.account import NodeTime, OpenIncident
 from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY, Range
 
@@ -166,7 +166,7 @@ class SettledDays:
     """Whether interruptions of jobs are its evidence, and not nodes that failed."""
     node_days: float
     """Exposure of these days. [node d]"""
-    lasting: tuple[Lasting, ...] = ()
+    lasting: tuple[OpenIncident, ...] = ()
     """What had begun on these days and was not over where reading begins again."""
 
 

@@ -336,7 +336,7 @@ class PoolSpec(Shape):
     step_query: Text = under("", "prometheus", "stepQuery")
 
 
-Written: TypeAlias = dict[str, Any]
+WrittenPart: TypeAlias = dict[str, Any]
 """A part of an object as it is to be written."""
 FOREIGN: Final = "foreign"
 """Key in a stored body's metadata: fields of ours that somebody else wrote, and who."""
@@ -426,7 +426,7 @@ class LiveObject:
         """Its status as it stands, to be held against the one that is wanted."""
         return self.body.get("status")
 
-    def kept(self, *names: str) -> Written:
+    def kept(self, *names: str) -> WrittenPart:
         """Parts of its status as they stand, to be written again; all of it where none is named."""
         status = part(self.body, "status")
         return {name: status[name] for name in names or status if name in status}
@@ -466,7 +466,7 @@ class LiveTrainingJob(LiveObject):
         return self.target or self.key
 
     @property
-    def observed(self) -> Written:
+    def observed(self) -> WrittenPart:
         """`status.observed` as it stands, without what version 0.1.0 kept there for itself."""
         status = part(self.body, "status", "observed")
         return {name: value for name, value in status.items() if name != "life"}
@@ -510,7 +510,7 @@ class LiveProfile(LiveObject):
         return glance(PoolStatus, self.body.get("status"))
 
     @property
-    def calibration(self) -> Written:
+    def calibration(self) -> WrittenPart:
         """`status.calibration` as it stands, to be written again."""
         return dict(part(self.body, "status", "calibration"))
 
@@ -532,7 +532,7 @@ class LiveProfile(LiveObject):
         return part(self.ledger.body, "status")
 
     @cached_property
-    def unmoved(self) -> Written:
+    def unmoved(self) -> WrittenPart:
         """Days and weeks of its own status that its ledger does not hold yet."""
         old = self.kept("days", "weeks")
         written, learned = seconds(self.counted.get("time")), seconds(self.status.history_time)

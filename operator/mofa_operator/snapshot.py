@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from mofa_model.kinds.shape import Body
-from mofa_model.spec.account import Lasting
+from mofa_model.spec.account import OpenIncident
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.evidence import Day, JobEvidence
@@ -288,7 +288,7 @@ class History:
     """Median time of each phase of recovery that was seen. [s]"""
     counted_by: str = ""
     """Version and rules by which it was counted; empty = not by Prometheus."""
-    lasting: tuple[Lasting, ...] = ()
+    lasting: tuple[OpenIncident, ...] = ()
     """What had begun on its settled days and was not over where reading begins again."""
     helps: WhatWouldHelp | None = None
     """What would have helped, where it was asked to replay; None = it was not."""

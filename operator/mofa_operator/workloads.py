@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from mofa_model.kinds import WORKLOAD, Body, job_kind
-from mofa_model.kinds.kind import Conditioned
+from mofa_model.kinds.kind import ConditionedStatus
 from mofa_model.kinds.pods import PodSpec, PodTemplate
 from mofa_model.kinds.shape import Many, Shape, Tally, Text, at, glance, items, text_of, under
 from mofa_operator.keys import Key
@@ -29,7 +29,7 @@ class _Assigned(Shape):
     count: Tally | None = None
 
 
-class _Status(Conditioned):
+class _Status(ConditionedStatus):
     admission_checks: Many[_Check] = ()
     assigned: Many[_Assigned] = under((), "admission", "podSetAssignments")
 

@@ -12,7 +12,14 @@ from operator_objects import ACCOUNT, NOW, job_set, known_pool, node, profile, r
 from prometheus_client import CollectorRegistry, generate_latest
 
 from mofa_model.kinds import JOB_SET
-from mofa_model.spec.account import Lasting, NodeState, NodeTime, capacity, node_days_lost, summed
+from mofa_model.spec.account import (
+    NodeState,
+    NodeTime,
+    OpenIncident,
+    capacity,
+    node_days_lost,
+    summed,
+)
 from mofa_model.spec.incident_causes import CAUSES
 from mofa_operator.control.pages import Pages
 from mofa_operator.decide.ledger import ledger_status, merged, settled_days, trimmed
@@ -157,10 +164,10 @@ def test_a_ledger_names_the_jobs_that_lost_most_for_five_weeks_and_keeps_every_n
 
 def test_what_lasts_over_settled_days_is_kept_with_since_when_and_why():
     lasting = (
-        Lasting(
+        OpenIncident(
             kind="job", name="ns/js", since=NOW - 90000, cause=CAUSES["hang"], nodes=("a", "b")
         ),
-        Lasting(kind="node", name="c", since=NOW - 12 * DAY, cause=CAUSES["gpu-lost"]),
+        OpenIncident(kind="node", name="c", since=NOW - 12 * DAY, cause=CAUSES["gpu-lost"]),
     )
     body = profile("east", ready=3)
     history = replace(known_pool().snapshot.history, counted_by="rules", lasting=lasting)

@@ -18,7 +18,7 @@ from mofa_lab.fitting.figures import SUBJECTS, errors, regret
 from mofa_lab.fitting.folds import CLOSE
 from mofa_lab.validate.score import spread
 from mofa_model.calibrate.cases import Batch
-from mofa_model.calibrate.constants import Free
+from mofa_model.calibrate.constants import FreeConstant
 from mofa_model.calibrate.fit import Change, fit, times
 
 Array = NDArray[np.floating[Any]]
@@ -65,7 +65,9 @@ def ablate(
         progress(name)
 
 
-def without(entries: tuple[Free, ...], changes: Mapping[str, Any]) -> tuple[Free, ...]:
+def without(
+    entries: tuple[FreeConstant, ...], changes: Mapping[str, Any]
+) -> tuple[FreeConstant, ...]:
     """The constants to fit (`entries`), as they are without an effect: where its `changes` name a
     factor of stacks, that factor is fixed at 1 for every stack.
     """

@@ -15,8 +15,8 @@ from mofa_lab.fitting.folds import OutOfFold, cross_validate
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.fitting.writer import joined, rounded, written
 from mofa_model.calibrate.cases import Case
-from mofa_model.calibrate.constants import Free, Written, entries_of
-from mofa_model.calibrate.fit import Evidence, FitRow, Fitted, fit, memories, robust, times
+from mofa_model.calibrate.constants import FreeConstant, WrittenConstant, entries_of
+from mofa_model.calibrate.fit import Evidence, FitResult, FitRow, fit, memories, robust, times
 from mofa_model.presets import entries as tables
 
 Array = NDArray[np.floating[Any]]
@@ -50,7 +50,7 @@ class Calibrated:
 
     evidence: Evidence
     """Rows and entries."""
-    fitted: Fitted
+    fitted: FitResult
     """Fit to all rows."""
     logs: Array
     """Entries as they are written."""
@@ -75,7 +75,7 @@ class CampaignResult:
     """Step and layer times."""
     memory: Calibrated
     """Memory."""
-    constants: tuple[Written, ...]
+    constants: tuple[WrittenConstant, ...]
     """Every entry of priors.toml as it is written."""
 
     @property
@@ -86,7 +86,7 @@ class CampaignResult:
 
 def calibrate(
     cases: Sequence[Case],
-    entries: tuple[Free, ...],
+    entries: tuple[FreeConstant, ...],
     *,
     leave_out: Iterable[str] = tuple(JUDGED),
     progress: Progress = lambda _: None,
@@ -94,7 +94,7 @@ def calibrate(
     """Fit all entries to all cases; `leave_out` names the cross-validations that follow."""
     names = tuple(leave_out)
     parts: list[Calibrated] = []
-    constants: list[list[Written]] = []
+    constants: list[list[WrittenConstant]] = []
     for evidence in (times(cases, entries), memories(cases, entries)):
         whole = fit(evidence, evidence.measured, weights=evidence.weights)
         progress("all runs")

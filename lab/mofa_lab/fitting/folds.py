@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
-from mofa_model.calibrate.fit import Evidence, FitRow, Fitted, fit
+from mofa_model.calibrate.fit import Evidence, FitResult, FitRow, fit
 
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -129,7 +129,7 @@ def _twins(rows: tuple[FitRow, ...], left_out: Mask, by: str) -> Mask:
 
 def cross_validate(
     evidence: Evidence,
-    whole: Fitted,
+    whole: FitResult,
     by: str,
     *,
     judged: Callable[[FitRow], bool] = lambda _: True,

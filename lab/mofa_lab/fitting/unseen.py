@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.fitting.campaign import Calibrated
-from mofa_model.calibrate.constants import Free, own_factors
+from mofa_model.calibrate.constants import FreeConstant, own_factors
 from mofa_model.calibrate.fit import Evidence, FitRow, predicted_by
 from mofa_model.calibrate.runs import own_fit
 
@@ -43,7 +43,7 @@ class Refined:
     p90: float  # of the same
 
 
-def fixed(entries: Iterable[Free], logs: Array) -> tuple[Free, ...]:
+def fixed(entries: Iterable[FreeConstant], logs: Array) -> tuple[FreeConstant, ...]:
     """Entries fixed at the values of a fit."""
     return tuple(
         replace(entry, prior=float(np.exp(value)), spread=0.0)
@@ -67,7 +67,7 @@ def one_run(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Refined
                 yield _refined(name, rows, fixed(part.evidence.entries, logs) + factors)
 
 
-def _refined(system: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refined:
+def _refined(system: str, rows: list[FitRow], entries: tuple[FreeConstant, ...]) -> Refined:
     evidence = Evidence(rows, entries)
     bare = np.abs(np.expm1(evidence.values(evidence.prior_logarithms) - evidence.measured))
     tried = np.unique(np.linspace(0, len(rows) - 1, min(MOST, len(rows))).round().astype(int))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mofa_lab.fitting.folds import OutOfFold
 from mofa_lab.fitting.sets import set_of
-from mofa_model.calibrate.constants import Free, Written, significant
+from mofa_model.calibrate.constants import FreeConstant, WrittenConstant, significant
 from mofa_model.calibrate.constants import as_toml as constants_as_toml
 from mofa_model.calibrate.fit import Evidence
 
@@ -41,8 +41,11 @@ _SEEN: Final = 1e-3
 
 
 def written(
-    entries: tuple[Free, ...], evidence: Evidence, logs: Array, validated: Iterable[OutOfFold] = ()
-) -> list[Written]:
+    entries: tuple[FreeConstant, ...],
+    evidence: Evidence,
+    logs: Array,
+    validated: Iterable[OutOfFold] = (),
+) -> list[WrittenConstant]:
     """The entries of one problem after a fit, in the order of priors.toml."""
     place = {entry.name: index for index, entry in enumerate(evidence.entries)}
     _, slope = evidence.derivatives(logs)
@@ -52,13 +55,15 @@ def written(
     for entry in entries:
         index = place.get(entry.name)
         if index is None or not entry.spread:
-            rows.append(Written(entry=entry, value=entry.prior))
+            rows.append(WrittenConstant(entry=entry, value=entry.prior))
             continue
         seen = _runs(evidence, touched[:, index])
         value = significant(float(np.exp(logs[index]))) if seen else entry.prior
         spread = significant(float(spreads[index]), 2)
         rows.append(
-            Written(entry=entry, value=value, scatter=spread if seen else 0.0, run_counts=seen)
+            WrittenConstant(
+                entry=entry, value=value, scatter=spread if seen else 0.0, run_counts=seen
+            )
         )
     return rows
 
@@ -87,7 +92,7 @@ def scatter(
     return np.sqrt(total / np.maximum(count, 1.0))
 
 
-def rounded(constants: Iterable[Written], entries: tuple[Free, ...]) -> Array:
+def rounded(constants: Iterable[WrittenConstant], entries: tuple[FreeConstant, ...]) -> Array:
     """Logarithms of the entries as they are written, in the order of a problem. [1]"""
     values = {item.entry.name: item.value for item in constants}
     with np.errstate(divide="ignore"):
@@ -95,21 +100,24 @@ def rounded(constants: Iterable[Written], entries: tuple[Free, ...]) -> Array:
     return logs
 
 
-def as_toml(constants: Iterable[Written]) -> str:
+def as_toml(constants: Iterable[WrittenConstant]) -> str:
     """The text of constants.toml."""
     return constants_as_toml(constants, HEADER)
 
 
-def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Written]:
+def joined(
+    parts: Iterable[list[WrittenConstant]], entries: tuple[FreeConstant, ...]
+) -> list[WrittenConstant]:
     """Entries of several fits in the order of priors.toml; one that none moved has its prior."""
-    constants: Mapping[str, Written] = {
+    constants: Mapping[str, WrittenConstant] = {
         item.entry.name: item for part in parts for item in part if item.run_counts
     }
     return [
-        constants.get(entry.name) or Written(entry=entry, value=entry.prior) for entry in entries
+        constants.get(entry.name) or WrittenConstant(entry=entry, value=entry.prior)
+        for entry in entries
     ]
 
 
-def renamed(item: Written, section: str) -> Written:
+def renamed(item: WrittenConstant, section: str) -> WrittenConstant:
     """The entry, moved to another section."""
     return replace(item, entry=replace(item.entry, section=section))

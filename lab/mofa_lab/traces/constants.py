@@ -13,7 +13,7 @@ from mofa_lab.traces.learn import Finding
 from mofa_lab.traces.pool import pooled
 from mofa_lab.traces.predict import TracedRun
 from mofa_model import presets
-from mofa_model.calibrate.constants import Free, Written, as_toml, significant
+from mofa_model.calibrate.constants import FreeConstant, WrittenConstant, as_toml, significant
 
 NEGLIGIBLE: Final = 1e-4
 """A scatter below this is not worth stating. [1]"""
@@ -31,14 +31,14 @@ def constants_of(sources: Sequence[TracedRun], stack: str) -> tuple[tuple[Findin
     return findings, as_toml([_written(finding, section, sources) for finding in findings], HEADER)
 
 
-def _written(finding: Finding, section: str, sources: Sequence[TracedRun]) -> Written:
+def _written(finding: Finding, section: str, sources: Sequence[TracedRun]) -> WrittenConstant:
     ranks = sum(len(source.steps) for source in sources)
     source = (
         f"{finding.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {finding.what}"
     )
     value = significant(finding.value)
-    entry = Free(
+    entry = FreeConstant(
         section=section, path=finding.path, prior=value, spread=0.0, factor=False, source=source
     )
     scatter = significant(finding.scatter, 2) if finding.scatter > NEGLIGIBLE else 0.0
-    return Written(entry=entry, value=value, scatter=scatter)
+    return WrittenConstant(entry=entry, value=value, scatter=scatter)

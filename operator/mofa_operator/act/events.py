@@ -25,7 +25,7 @@ from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Busy, Conflict, Refused, Taken
 from mofa_operator.decision import Note
 from mofa_operator.keys import Key
-from mofa_operator.objects import Written
+from mofa_operator.objects import WrittenPart
 from mofa_operator.words import MANAGER
 
 EVENT: Final = Kind("", "v1", "Event", "events")
@@ -179,7 +179,7 @@ class EventPoster:
 class _Posting:
     """An Event that waits."""
 
-    body: Written
+    body: WrittenPart
     deadline: float
     """Moment after which it is given up. [s]"""
     due: float = 0.0
@@ -193,7 +193,7 @@ class _Posting:
         return namespace
 
 
-def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written:
+def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> WrittenPart:
     """The Event of a note on an object; of a cluster-scoped one in `default`, where kubectl looks.
 
     >>> from mofa_operator.keys import CLUSTER_PROFILE

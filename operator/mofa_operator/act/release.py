@@ -17,7 +17,7 @@ from mofa_model.kinds.shape import Body, at, items, text_of
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Gone, Invalid, Refused
 from mofa_operator.decision import CheckAnswer, Note, PodUpdate, Release
-from mofa_operator.objects import LiveObject, Written
+from mofa_operator.objects import LiveObject, WrittenPart
 from mofa_operator.words import Happened
 from mofa_operator.workloads import LiveWorkload
 
@@ -94,7 +94,7 @@ def _without_arguments(release: Release, error: ApiError) -> Release:
 
 async def answer_workload(check_answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
     """Answer a Workload as it was seen; `Conflict` where it has changed meanwhile."""
-    entry: Written = {
+    entry: WrittenPart = {
         "state": check_answer.state,
         "message": check_answer.message,
         "lastTransitionTime": check_answer.at,
@@ -110,14 +110,14 @@ async def answer_workload(check_answer: CheckAnswer, workload: LiveWorkload, api
     return await _merge_status(workload, {"admissionChecks": checks}, api)
 
 
-async def write_condition(check: LiveObject, condition: Written, api: Api) -> Body:
+async def write_condition(check: LiveObject, condition: WrittenPart, api: Api) -> Body:
     """Write our condition of an AdmissionCheck beside those of others."""
     conditions = items(at(check.body, "status", "conditions"))
     others = [other for other in conditions if other.get("type") != condition["type"]]
     return await _merge_status(check, {"conditions": [*others, condition]}, api)
 
 
-async def _merge_status(seen: LiveObject, status: Written, api: Api) -> Body:
+async def _merge_status(seen: LiveObject, status: WrittenPart, api: Api) -> Body:
     """Write a part of a status, if nobody has written meanwhile.
 
     Not by server-side apply: Kueue converts between versions of its API, and a field that only one
@@ -128,11 +128,11 @@ async def _merge_status(seen: LiveObject, status: Written, api: Api) -> Body:
     return await api.merge(key.kind, key.namespace, key.name, body, status=True)
 
 
-def _of_kueue(check: Body) -> Written:
+def _of_kueue(check: Body) -> WrittenPart:
     """Fields of a check that Kueue counts by, which stay as they are."""
     return {name: check[name] for name in ("name", "retryCount") if name in check}
 
 
-def _update(update: PodUpdate) -> Written:
+def _update(update: PodUpdate) -> WrittenPart:
     parts = {"annotations": dict(update.annotations), "nodeSelector": dict(update.node_selector)}
     return {"name": update.name, **{name: part for name, part in parts.items() if part}}

@@ -29,7 +29,7 @@ from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Gone, Invalid, Refused
 from mofa_operator.decision import Decision, Release
 from mofa_operator.keys import OURS, Key, ledger_of
-from mofa_operator.objects import LiveObject, Written
+from mofa_operator.objects import LiveObject, WrittenPart
 
 SILENT: Final = "Silent"
 """There was nothing to write."""
@@ -158,7 +158,7 @@ class _Writer:
             merged = self._api.merge(key.kind, key.namespace, key.name, patch)
             await self._send("removal", key, wanted.uid, merged)
 
-    async def _write_ledger(self, status: Written) -> None:
+    async def _write_ledger(self, status: WrittenPart) -> None:
         """Make a profile's ledger, owned by the profile, where there is none; then write it."""
         profile, uid = self._decision.key, self._decision.uid
         key = ledger_of(profile.name)
@@ -175,7 +175,7 @@ class _Writer:
                 return
         await self._write_status("ledger", key, "", status)
 
-    async def _write_status(self, what: str, key: Key, uid: str, status: Written) -> None:
+    async def _write_status(self, what: str, key: Key, uid: str, status: WrittenPart) -> None:
         """Write what differs from the stored status, unless the object has changed meanwhile."""
         stored = self._body(key)
         if not stored:
@@ -230,14 +230,14 @@ class _Writer:
         return body
 
 
-def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> Written:
+def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> WrittenPart:
     """The merge patch from one mapping to another: null deletes a key, a list is replaced whole.
     Source: RFC 7396.
 
     >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}, "e": [5]})
     {'a': None, 'b': {'d': 4}, 'e': [5]}
     """
-    patch: Written = dict.fromkeys(sorted(stands.keys() - wanted.keys()))
+    patch: WrittenPart = dict.fromkeys(sorted(stands.keys() - wanted.keys()))
     for name, value in wanted.items():
         before = stands.get(name)
         if isinstance(before, dict) and isinstance(value, dict):
@@ -248,7 +248,7 @@ def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> Written
     return patch
 
 
-def _identity(key: Key, uid: str, **metadata: Written | list[Written]) -> Written:
+def _identity(key: Key, uid: str, **metadata: WrittenPart | list[WrittenPart]) -> WrittenPart:
     """The body of an apply: which object, and `metadata` beside its name and uid."""
     place = {"namespace": key.namespace} if key.namespace else {}
     named = {"name": key.name, **place, **({"uid": uid} if uid else {}), **metadata}

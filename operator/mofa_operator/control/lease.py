@@ -20,7 +20,7 @@ from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, Shape, Tally, Text, glance, part
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Conflict
-from mofa_operator.objects import Written
+from mofa_operator.objects import WrittenPart
 from mofa_operator.settings import LeaseSettings
 
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
@@ -177,7 +177,7 @@ class Lease:
             self.holder = glance(_Record, lease.get("spec")).holder_identity or None
         return lease
 
-    async def _write(self, lease: Body, fields: Written) -> None:
+    async def _write(self, lease: Body, fields: WrittenPart) -> None:
         """Write fields of the Lease; raises `Conflict` where somebody wrote since it was read."""
         body = {**lease, "spec": {**part(lease, "spec"), **fields}}
         await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
@@ -191,15 +191,15 @@ class Lease:
         duration = record.lease_duration_seconds or self._settings.duration
         return self.holder in {None, self._identity} or now - self._seen_at > duration
 
-    def _taken(self, record: _Record) -> Written:
+    def _taken(self, record: _Record) -> WrittenPart:
         """The spec of the Lease with us as its holder."""
-        fields: Written = {"holderIdentity": self._identity, "renewTime": _now()}
+        fields: WrittenPart = {"holderIdentity": self._identity, "renewTime": _now()}
         fields["leaseDurationSeconds"] = max(1, math.ceil(self._settings.duration))
         if record.holder_identity != self._identity:
             fields |= {"leaseTransitions": record.lease_transitions + 1, "acquireTime": _now()}
         return fields
 
-    def _new(self) -> Written:
+    def _new(self) -> WrittenPart:
         meta = {"name": self._settings.name, "namespace": self._settings.namespace}
         spec = self._taken(_Record()) | {"leaseTransitions": 0}
         return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": meta, "spec": spec}

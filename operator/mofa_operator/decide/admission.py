@@ -31,7 +31,7 @@ from mofa_operator.decide.policy import Handling, handling_of, wants_apply
 from mofa_operator.decide.release import subject_of, unproven
 from mofa_operator.decide.status import NewCondition, conditions, joined, moment, sentence, standing
 from mofa_operator.decision import Answer, CheckAnswer, PodUpdate
-from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
+from mofa_operator.objects import LiveObject, LiveTrainingJob, WrittenPart
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import CheckSnapshot, JobSnapshot
 from mofa_operator.words import Aspect, Reason
@@ -49,7 +49,7 @@ def is_ours(check: LiveObject) -> bool:
     return at(check.body, "spec", "controllerName") == NAME
 
 
-def active(check: LiveObject, now: float) -> Written | None:
+def active(check: LiveObject, now: float) -> WrittenPart | None:
     """The new condition of an AdmissionCheck of ours; None where it has it already.
 
     `now` in seconds of the epoch [s]

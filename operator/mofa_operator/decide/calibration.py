@@ -53,7 +53,7 @@ from mofa_operator.decide.observation import (
 from mofa_operator.decide.status import moment, time_left
 from mofa_operator.decision import Answer
 from mofa_operator.evidence import JobEvidence
-from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written, figure
+from mofa_operator.objects import LiveProfile, LiveTrainingJob, WrittenPart, figure
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot, Running
 
@@ -215,7 +215,7 @@ AGAIN: Final = 3600.0
 class TaughtCalibration:
     """What a profile learned."""
 
-    written: Written
+    written: WrittenPart
     """`status.calibration`; empty where nothing was learned."""
     residual: str = ""
     """`status.residual`: median of the jobs that run; empty where none does."""
@@ -361,7 +361,7 @@ def _memory_factor(
     return _factor(of_memory, current, since, now, influence, **spreads) if of_memory else None
 
 
-def _of_memory(memory: _Factor | None) -> Written:
+def _of_memory(memory: _Factor | None) -> WrittenPart:
     """The factor on device memory and its spread, in whole steps so that it seldom changes."""
     if memory is None:
         return {}
@@ -369,7 +369,7 @@ def _of_memory(memory: _Factor | None) -> Written:
     return {"memoryRatio": f"{memory.used:.2f}", "memorySpread": f"{spread:.2f}"}
 
 
-def _row(entry: JobEvidence) -> Written:
+def _row(entry: JobEvidence) -> WrittenPart:
     """One job's evidence as a row of the status."""
     row = {"job": entry.job, "stepTimeRatio": f"{math.exp(entry.log_ratio):.4f}"}
     if entry.log_memory is not None:

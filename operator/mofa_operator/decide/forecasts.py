@@ -28,7 +28,7 @@ from mofa_model.units import DAY, Range
 from mofa_operator.decide.status import moment
 from mofa_operator.decision import Answer
 from mofa_operator.evidence import FORECAST_DIGITS, PROMETHEUS, Day, Forecast, date_of
-from mofa_operator.objects import Written, figure
+from mofa_operator.objects import WrittenPart, figure
 from mofa_operator.snapshot import JobSnapshot, Running
 
 MOST_JOBS: Final = 10
@@ -119,7 +119,7 @@ def _scored(forecast: Forecast, by_name: Mapping[str, Mapping[str, TrainedDay]])
     return replace(forecast, came=ettr, came_stops=stops)
 
 
-def rows_of(weekly: Iterable[Forecast]) -> list[Written]:
+def rows_of(weekly: Iterable[Forecast]) -> list[WrittenPart]:
     """Forecasts as rows of a ledger."""
     return [
         {
@@ -134,12 +134,12 @@ def rows_of(weekly: Iterable[Forecast]) -> list[Written]:
     ]
 
 
-def _came(name: str, value: float | None) -> Written:
+def _came(name: str, value: float | None) -> WrittenPart:
     """A field of what came; none while it is not known."""
     return {} if value is None else {name: _text(value)}
 
 
-def _quantiles(band: Range) -> Written:
+def _quantiles(band: Range) -> WrittenPart:
     return {"p10": _text(band.lower), "p50": _text(band.target), "p90": _text(band.upper)}
 
 
@@ -147,7 +147,7 @@ def _text(value: float) -> str:
     return f"{value:.{FORECAST_DIGITS}f}".rstrip("0").rstrip(".")
 
 
-def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
+def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> WrittenPart:
     """`finish` of `status.observed`; empty where the tokens, the step or two weeks of the account
     are unknown.
     """

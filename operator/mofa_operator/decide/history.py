@@ -26,7 +26,7 @@ from mofa_operator.decide import ledger
 from mofa_operator.decide.status import NewCondition, State, joined, significant, standing
 from mofa_operator.decision import Note
 from mofa_operator.evidence import WATCH, Day
-from mofa_operator.objects import LiveProfile, Written
+from mofa_operator.objects import LiveProfile, WrittenPart
 from mofa_operator.snapshot import COVERED, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
@@ -276,14 +276,14 @@ def assessed(
     return rate_reports(observed, assumed, prior_weight=float(spec.failures.prior_weight))
 
 
-def rows(history: History | None, reports: Reports) -> list[Written]:
+def rows(history: History | None, reports: Reports) -> list[WrittenPart]:
     """`status.failures`; empty where nothing was counted, which is not zero failures."""
     if history is None:
         return []
     return [_row(history, report) for report in reports if report.name in history.classes]
 
 
-def total(history: History | None, reports: Reports) -> Written:
+def total(history: History | None, reports: Reports) -> WrittenPart:
     """`status.total`: all classes together, even where only some were counted."""
     assumed = sum(report.assumed for report in reports if report.name != TOTAL)
     if history is None:
@@ -386,10 +386,10 @@ def _since(report: RateReport) -> str:
     return f"{which} {report.ratio or 0.0:.2g} times the assumed since {report.since}"
 
 
-def _row(history: History, report: RateReport) -> Written:
+def _row(history: History, report: RateReport) -> WrittenPart:
     """A row of `status.failures`: counts, exposure, rates and verdict of one class."""
     evidence = history.classes[report.name]
-    row: Written = {
+    row: WrittenPart = {
         "name": report.name,
         "failures": evidence.failures,
         "exposureNodeDays": str(evidence.node_days),

@@ -45,7 +45,7 @@ from mofa_operator.decide.status import (
     standing,
 )
 from mofa_operator.decision import Answer, Decision, JobFigures, Note
-from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written, seconds
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, WrittenPart, seconds
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
@@ -242,7 +242,7 @@ def _status(
     observation: ObservedStatus,
     computed: str,
     refusal: str = "",
-) -> Written:
+) -> WrittenPart:
     """The status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _answered(snapshot, answer)
     if refusal:
@@ -254,7 +254,7 @@ def _status(
         observation.memory_condition,
         *launch_verified(snapshot, answer),
     ]
-    status: Written = {
+    status: WrittenPart = {
         **answer.status,
         "computedTime": computed,
         "health": observation.health,
@@ -267,7 +267,7 @@ def _status(
     return of_generation(snapshot.job, status)
 
 
-def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
+def _judged(inputs: WrittenPart, profile: LiveProfile | None) -> WrittenPart:
     """The rates that were used, each with the history's verdict on its assumption."""
     rows = () if profile is None else profile.status.rows
     verdicts = {row.name: row.verdict for row in rows if row.verdict in _VERDICTS}

@@ -27,14 +27,14 @@ from typing import Final
 
 from mofa_model.kinds.shape import moment_of
 from mofa_model.manifest.failure_history import account_rows, as_text, as_written, number, row_of
-from mofa_model.spec.account import Lasting, NodeTime, node_days_lost, summed
+from mofa_model.spec.account import NodeTime, OpenIncident, node_days_lost, summed
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence, together
 from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.decide.status import moment, moved, same
 from mofa_operator.evidence import PROMETHEUS, Day, SettledDays, date_of
-from mofa_operator.objects import LiveProfile, Written
+from mofa_operator.objects import LiveProfile, WrittenPart
 from mofa_operator.snapshot import History, NoHistory
 
 MOST_DAYS: Final = 400
@@ -215,7 +215,7 @@ def _with_jobs(account: Sequence[NodeTime], most: int) -> tuple[NodeTime, ...]:
     )
 
 
-def written(days: Iterable[Day]) -> list[Written]:
+def written(days: Iterable[Day]) -> list[WrittenPart]:
     """Days as rows of a FailureLedger's status."""
     return [
         {
@@ -297,8 +297,8 @@ def ledger_status(
     weeks: Sequence[DatedEvidence],
     now: float,
     history: History | NoHistory | None = None,
-    forecast_rows: Sequence[Written] = (),
-) -> Written | None:
+    forecast_rows: Sequence[WrittenPart] = (),
+) -> WrittenPart | None:
     """The status of a profile's FailureLedger; None where it is that already. `now` in [s]."""
     days = trimmed(new_days, now)
     status = _status(days, weeks, now)
@@ -318,10 +318,10 @@ def ledger_is_due(profile: LiveProfile, new_days: Iterable[Day], now: float) -> 
     return bool(profile.unmoved) or is_due(profile.days, trimmed(new_days, now), now)
 
 
-def _lasting_in(rows: object) -> tuple[Lasting, ...]:
+def _lasting_in(rows: object) -> tuple[OpenIncident, ...]:
     """Incidents that last, from rows; rows that cannot be read are left out."""
     return tuple(
-        Lasting(
+        OpenIncident(
             kind="job" if row["kind"] == "job" else "node",
             name=str(row.get("name")),
             since=since,
@@ -336,7 +336,7 @@ def _lasting_in(rows: object) -> tuple[Lasting, ...]:
     )
 
 
-def _lasting_rows(incidents: Sequence[Lasting]) -> list[Written]:
+def _lasting_rows(incidents: Sequence[OpenIncident]) -> list[WrittenPart]:
     return [
         {
             "kind": incident.kind,
@@ -349,12 +349,12 @@ def _lasting_rows(incidents: Sequence[Lasting]) -> list[Written]:
     ]
 
 
-def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> Written:
+def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> WrittenPart:
     all_dated = (*weeks, *dated_evidence(days))
     if not all_dated:
         return {}
     total = reduce(together, (dated.classes for dated in all_dated))
-    status: Written = {
+    status: WrittenPart = {
         "since": all_dated[0].date,
         "failures": failures(total),
         "nodeDays": as_text(node_days(exposure(total))),
@@ -372,7 +372,7 @@ def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> 
     return {name: value for name, value in status.items() if value != []}
 
 
-def _rows(classes: ByClass) -> list[Written]:
+def _rows(classes: ByClass) -> list[WrittenPart]:
     return [row_of(name, classes[name]) for name in RecoveryClass if name in classes]
 
 

@@ -37,7 +37,7 @@ from mofa_operator.decide.status import (
     time_left,
 )
 from mofa_operator.decision import Answer
-from mofa_operator.objects import LiveTrainingJob, ObservedFigures, Written, figure
+from mofa_operator.objects import LiveTrainingJob, ObservedFigures, WrittenPart, figure
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Alive, JobSnapshot, Running
 from mofa_operator.words import Aspect, Health, Reason
@@ -78,7 +78,7 @@ _NONE: Final[Mapping[str, float]] = {}
 class ObservedStatus:
     """What a status shows of a running job."""
 
-    observed: Written
+    observed: WrittenPart
     """`status.observed`; empty where nothing was ever seen."""
     record: str
     """The operator's own record of the run, written together with `observed`."""
@@ -396,14 +396,14 @@ def _both(
     return _available(available, reason, message), unknown
 
 
-def _written(running: Running, residual: float | None, now: float) -> Written:
+def _written(running: Running, residual: float | None, now: float) -> WrittenPart:
     """What was observed of a job, as `status.observed`."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
     interval, ettr = figure(running.checkpoint_interval), figure(running.ettr)
     since, memory = figure(running.since), figure(running.memory_bytes)
     source = DEVICE if running.whole_device else ALLOCATOR
     counts = sorted(item for item in running.interruptions.items() if item[1] > 0)
-    status: Written = {
+    status: WrittenPart = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
         "tokensPerSecond": None if tokens is None else digits(tokens),
         "stepMilliseconds": None if step_time is None else digits(1000 * step_time),

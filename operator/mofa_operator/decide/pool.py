@@ -56,7 +56,7 @@ from mofa_operator.decide.status import (
 from mofa_operator.decision import Decision, Note, PoolFigures
 from mofa_operator.evidence import account_of
 from mofa_operator.incidents.incident import UNMATCHED
-from mofa_operator.objects import Written, seconds, taught_factors
+from mofa_operator.objects import WrittenPart, seconds, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
@@ -190,13 +190,13 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
 
 def _status(
     snapshot: ProfileSnapshot,
-    common: Written,
+    common: WrittenPart,
     learned: TaughtCalibration,
     history: History | None,
     reports: Reports,
     *,
     is_written: bool,
-) -> Written:
+) -> WrittenPart:
     """The status with a history, whose time is new where it `is_written` now."""
     pool = snapshot.profile
     status = {
@@ -217,7 +217,7 @@ def _status(
     return status
 
 
-def _with_asked_factors(written: Written, snapshot: ProfileSnapshot) -> Written:
+def _with_asked_factors(written: WrittenPart, snapshot: ProfileSnapshot) -> WrittenPart:
     """The learned calibration, with the factors in `asked` if every job was asked with them."""
     pool, factors = snapshot.profile, taught_factors(written)
     calibration = {name: value for name, value in written.items() if name != "asked"}
@@ -270,10 +270,10 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
 
 def _common(
     snapshot: ProfileSnapshot, size: PoolSize, new_conditions: list[NewCondition]
-) -> Written:
+) -> WrittenPart:
     """What every status of a profile has: nodes, size and conditions."""
     count = snapshot.node_count
-    nodes: Written = {
+    nodes: WrittenPart = {
         "total": count.total,
         "ready": count.ready,
         "cordoned": count.cordoned,
@@ -287,7 +287,7 @@ def _common(
     return of_generation(snapshot.profile, {"nodes": nodes, "conditions": condition_rows})
 
 
-def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
+def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> WrittenPart:
     """The status of a profile whose spec cannot be read; what was learned stays in it."""
     invalid, pool = Reason.INVALID_INPUT, snapshot.profile
     learned = [
@@ -306,9 +306,9 @@ def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
 
 def _decided(
     snapshot: ProfileSnapshot,
-    status: Written,
+    status: WrittenPart,
     *,
-    ledger: Written | None = None,
+    ledger: WrittenPart | None = None,
     event: Note | None = None,
     figures: PoolFigures | None = None,
     requeue_after: float | None = None,

@@ -24,7 +24,7 @@ from typing import Final
 
 from mofa_model.kinds.shape import at, items
 from mofa_operator.decide.status import moment
-from mofa_operator.objects import LiveProfile, Written, seconds
+from mofa_operator.objects import LiveProfile, WrittenPart, seconds
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NodeCount, ProfileSnapshot
 
@@ -112,7 +112,7 @@ def _turns(nodes: NodeCount) -> tuple[float, ...]:
     return (*nodes.away, *nodes.joined, *nodes.unsure_there, *nodes.unsure_away)
 
 
-def availability(profile: LiveProfile, size_before: int, size: int, now: float) -> Written:
+def availability(profile: LiveProfile, size_before: int, size: int, now: float) -> WrittenPart:
     """Status fields: earlier sizes of a pool, and the size that it nearly always had, if smaller.
 
     `size_before` is the stored size, 0 where there is none; `now` in seconds of the epoch. [s]
@@ -127,7 +127,7 @@ def availability(profile: LiveProfile, size_before: int, size: int, now: float) 
     sizes = sizes[-MOST:]
     if not sizes:
         return {}
-    fields: Written = {
+    fields: WrittenPart = {
         "earlier": [{"nodes": nodes, "until": moment(until)} for nodes, until in sizes]
     }
     low_size = low_quantile([*sizes, (size, now)], now - HOURS)

@@ -28,7 +28,7 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
 from mofa_model.kinds.pods import gpu_resource
-from mofa_model.kinds.shape import Beside, Body, part
+from mofa_model.kinds.shape import Body, ReferencedObjects, part
 from mofa_model.launch import unverified
 from mofa_operator.decide.launched import launch_sentence, runs_advised
 from mofa_operator.decide.policy import (
@@ -107,7 +107,7 @@ def written(
             "arguments; name one"
         )
     steps = answer.annotations.get(INTERVAL, "")
-    patch = kind.launch_patch(job.body, answer.arguments, steps, Beside(beside))
+    patch = kind.launch_patch(job.body, answer.arguments, steps, ReferencedObjects(beside))
     needed = answer.annotations.get(RESTARTS, "")
     if restarts and needed.isdecimal():
         patch = [*patch, *kind.restart_patch(job.body, int(needed))]

@@ -9,7 +9,7 @@ from typing import Final
 from mofa_model.answers.what_would_help import MOST_TOLD, doubt_of, outcome_of, sentence_of
 from mofa_model.units import DAY
 from mofa_operator.decide.status import moment, significant, time_left
-from mofa_operator.objects import LiveProfile, Written
+from mofa_operator.objects import LiveProfile, WrittenPart
 from mofa_operator.snapshot import History, ProfileSnapshot
 
 HELPS: Final = "whatWouldHelp"
@@ -21,7 +21,7 @@ def replay_is_due(profile: LiveProfile, now: float) -> bool:
     return time_left(profile.status.what_would_help.time, DAY, now) <= 0
 
 
-def what_would_help(snapshot: ProfileSnapshot) -> Written:
+def what_would_help(snapshot: ProfileSnapshot) -> WrittenPart:
     """What would have helped a pool, as a part of its status: the newest answer, else the stored
     one; empty where there is none yet.
     """

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, Literal
 
-from mofa_operator.objects import LiveObject, Written, seconds
+from mofa_operator.objects import LiveObject, WrittenPart, seconds
 from mofa_operator.words import Aspect, Reason
 
 LONGEST: Final = 1024
@@ -124,13 +124,13 @@ class NewCondition:
 
 def conditions(
     live_object: LiveObject, new_conditions: Iterable[NewCondition], now: float
-) -> list[Written]:
+) -> list[WrittenPart]:
     """Conditions as rows; the time of one whose state stays is kept.
 
     `now` in seconds of the epoch. [s]
     """
     by_type = {condition.type: condition for condition in live_object.conditions}
-    rows: list[Written] = []
+    rows: list[WrittenPart] = []
     for new_condition in new_conditions:
         old = by_type.get(new_condition.aspect.value)
         since = old.since if old is not None and old.status == new_condition.state else ""
@@ -145,7 +145,7 @@ def conditions(
     return rows
 
 
-def of_generation(live_object: LiveObject, status: Written) -> Written:
+def of_generation(live_object: LiveObject, status: WrittenPart) -> WrittenPart:
     """A status with the generation of its spec."""
     generation = live_object.generation
     return status if generation is None else status | {"observedGeneration": generation}

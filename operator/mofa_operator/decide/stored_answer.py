@@ -32,7 +32,7 @@ from mofa_operator.decide.job import COMPUTED, HASH
 from mofa_operator.decide.release import consents
 from mofa_operator.decide.status import moved, standing
 from mofa_operator.decision import Answer
-from mofa_operator.objects import LiveObject, LiveTrainingJob, Written, figure, texts
+from mofa_operator.objects import LiveObject, LiveTrainingJob, WrittenPart, figure, texts
 from mofa_operator.snapshot import JobSnapshot, Question
 from mofa_operator.words import Aspect, Reason
 
@@ -186,7 +186,7 @@ def _of_existing(job: LiveObject, answer: Answer, recommendation: Body) -> Answe
     )
 
 
-def _factors(job: LiveObject) -> Written:
+def _factors(job: LiveObject) -> WrittenPart:
     """`status.calibration` as it was when the job was answered; empty where there was none."""
     if isinstance(job, LiveTrainingJob):
         step, memory = job.status.learned, job.status.learned_memory
@@ -199,7 +199,7 @@ def _factors(job: LiveObject) -> Written:
         spread = figure(learned.get("spread"))
     if step is None and spread is None:
         return {}
-    factors: Written = {"stepTimeRatio": f"{step or 1.0:.2f}", "jobs": 0}
+    factors: WrittenPart = {"stepTimeRatio": f"{step or 1.0:.2f}", "jobs": 0}
     if spread is not None:
         factors |= {"memoryRatio": f"{memory or 1.0:.2f}", "memorySpread": f"{spread:.2f}"}
     return factors

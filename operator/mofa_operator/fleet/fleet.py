@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.kinds import Beside, Kind
+from mofa_model.kinds import Kind, ReferencedObjects
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.api_errors import Gone, Refused
@@ -54,7 +54,7 @@ class ClusterSeen:
     """Kinds that the cluster does not have."""
     refused: Mapping[Kind, str]
     """Kinds that this account may not list, each with the message of the API server."""
-    beside: Mapping[Key, Beside]
+    beside: Mapping[Key, ReferencedObjects]
     """Objects that a job names and that say how many GPUs it has, such as a TrainJob's runtime."""
     now: float
     """When it was read, in seconds of the epoch. [s]"""
@@ -110,10 +110,10 @@ async def _listed(api: Api, kind: Kind, namespace: str) -> list[Body] | str | No
         return str(error)
 
 
-async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
+async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, ReferencedObjects]:
     """The objects that jobs name, and those that these name in turn; each is read once."""
     read: dict[Key, Body | None] = {}
-    by_job: dict[Key, Beside] = {}
+    by_job: dict[Key, ReferencedObjects] = {}
     for job in jobs:
         named = Named()
         for _ in range(_HOPS):
@@ -130,7 +130,7 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
                 break
             named = Named(beside=(*named.beside, *new_bodies))
         if named.beside:
-            by_job[job.key] = Beside(named.beside)
+            by_job[job.key] = ReferencedObjects(named.beside)
     return by_job
 
 

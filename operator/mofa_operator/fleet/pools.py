@@ -10,7 +10,7 @@ from mofa_model import presets
 from mofa_model.annotations import PREFIX, QUIET, UNANSWERED
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
-from mofa_model.kinds.shape import NOTHING, at, glance, text_of
+from mofa_model.kinds.shape import NO_OBJECTS, at, glance, text_of
 from mofa_operator.decide.release import is_gated
 from mofa_operator.fleet.findings import Diagnosis, broken, ok, weaker
 from mofa_operator.fleet.fleet import ClusterSeen, named
@@ -119,7 +119,7 @@ def _held(fleet: ClusterSeen) -> dict[str, list[int]]:
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
-        spent = spending(job, fleet.speaker(key), {}, fleet.now, fleet.beside.get(key, NOTHING))
+        spent = spending(job, fleet.speaker(key), {}, fleet.now, fleet.beside.get(key, NO_OBJECTS))
         if spent.state is JobState.RUNS and (name := _profile(fleet, key, job)):
             by_profile.setdefault(name, []).append(spent.gpus)
     return by_profile

@@ -27,9 +27,9 @@ from mofa_model.advice.choice import keeps
 from mofa_model.annotations import PREFIX, UNANSWERED
 from mofa_model.errors import InputError
 from mofa_model.identity import identify, model_preset
-from mofa_model.kinds import Beside, JobKind, demand_of
+from mofa_model.kinds import JobKind, ReferencedObjects, demand_of
 from mofa_model.kinds.kind import Observation
-from mofa_model.kinds.shape import NOTHING, Number, Shape, Text, at, glance, moment_of, under
+from mofa_model.kinds.shape import NO_OBJECTS, Number, Shape, Text, at, glance, moment_of, under
 from mofa_model.spec.account import NodeTime, node_days_lost
 from mofa_model.units import DAY, HOUR
 from mofa_operator.decide.policy import Handling
@@ -156,7 +156,7 @@ def spending(
     speaker: LiveTrainingJob | None,
     texts: AnswerTexts,
     now: float,
-    beside: Beside = NOTHING,
+    beside: ReferencedObjects = NO_OBJECTS,
     pool_account: PoolAccount | None = None,
 ) -> Spending:
     """What a job held and lost; `texts` is its answer, `speaker` its TrainingJob, `now` in [s].
@@ -205,7 +205,9 @@ def _recommendation(texts: AnswerTexts) -> _Recommendation:
         return _Recommendation()
 
 
-def _gpus(job: LiveObject, recommendation: _Recommendation, beside: Beside) -> tuple[int, str]:
+def _gpus(
+    job: LiveObject, recommendation: _Recommendation, beside: ReferencedObjects
+) -> tuple[int, str]:
     """GPUs of all pods, and why they cannot be read where they cannot. [1]"""
     if not isinstance(job.key.kind, JobKind):
         return int(recommendation.gpus), ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds.shape import NOTHING
+from mofa_model.kinds.shape import NO_OBJECTS
 from mofa_operator.api import Api
 from mofa_operator.control.references import References
 from mofa_operator.decide.answer import answer
@@ -113,7 +113,7 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, AnswerTexts]) -> list[Jo
         texts = written_answer(job) or answered.get(key) or {}
         if not texts and speaker is not None:
             texts = written_answer(speaker) or answered.get(speaker.key) or {}
-        beside = fleet.beside.get(key, NOTHING)
+        beside = fleet.beside.get(key, NO_OBJECTS)
         spent = spending(job, speaker, texts, fleet.now, beside, accounts.get(key.full_name))
         lines.append(
             JobLoss(spending=spent, change=change(spent, texts, handling(fleet, key), job, speaker))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model.spec import incident_causes as causes
-from mofa_model.spec.account import Lasting
+from mofa_model.spec.account import OpenIncident
 from mofa_operator.incidents.incident import Incident, JobFacts, of_node
 from mofa_operator.incidents.job_incidents import LOADING
 from mofa_operator.incidents.job_outages import by_job
@@ -27,11 +27,11 @@ ONE_START: Final = 600.0
 
 def lasting(
     incidents: Sequence[Incident], timelines: PoolTimelines, at: float
-) -> tuple[Lasting, ...]:
+) -> tuple[OpenIncident, ...]:
     """What had begun before a moment and was not over, with its nodes. [s]"""
-    by_name: dict[tuple[str, str], Lasting] = {}
+    by_name: dict[tuple[str, str], OpenIncident] = {}
 
-    def add(row: Lasting) -> None:
+    def add(row: OpenIncident) -> None:
         by_name.setdefault((row.kind, row.name), row)
 
     pods = by_job(timelines.pod_timelines)
@@ -48,20 +48,24 @@ def lasting(
                 if pod.created < since < pod.last + _LINGER
             }
             held = tuple(sorted(nodes - {""})) or incident.nodes
-            add(Lasting(kind="job", name=incident.name, since=since, cause=cause, nodes=held))
+            add(OpenIncident(kind="job", name=incident.name, since=since, cause=cause, nodes=held))
             continue
         for name in incident.nodes or (incident.name,):
-            add(Lasting(kind="node", name=name, since=since, cause=cause))
+            add(OpenIncident(kind="node", name=name, since=since, cause=cause))
     for node in timelines.node_timelines.values():
         for cordon in node.cordons:
             if cordon.start < at < cordon.end:
-                add(Lasting(kind="node", name=node.name, since=cordon.start, cause=causes.DRAIN))
+                add(
+                    OpenIncident(
+                        kind="node", name=node.name, since=cordon.start, cause=causes.DRAIN
+                    )
+                )
     latest = sorted(by_name.values(), key=lambda row: -row.since)[:MOST]
     return tuple(sorted(latest, key=lambda row: (row.kind, row.name)))
 
 
 def begun_before(
-    incidents: Sequence[Incident], lasted: Sequence[Lasting], timelines: PoolTimelines
+    incidents: Sequence[Incident], lasted: Sequence[OpenIncident], timelines: PoolTimelines
 ) -> list[Incident]:
     """The incidents of nodes, with those that had begun before. These keep their cause, unless the
     samples show a closer one.
@@ -98,7 +102,7 @@ def begun_before(
 
 def out_before(
     incidents: Sequence[Incident],
-    lasted: Sequence[Lasting],
+    lasted: Sequence[OpenIncident],
     timelines: PoolTimelines,
     facts: Mapping[str, JobFacts],
 ) -> list[Incident]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from mofa_model.manifest.cluster_profile import IncidentRules
-from mofa_model.spec.account import Lasting, NodeTime
+from mofa_model.spec.account import NodeTime, OpenIncident
 from mofa_operator.incidents.account import account
 from mofa_operator.incidents.incident import (
     PHASES,
@@ -53,7 +53,7 @@ class Past:
     """What is doubtful, in sentences."""
     cordons: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """When each node took no new pods."""
-    lasting: tuple[Lasting, ...] = ()
+    lasting: tuple[OpenIncident, ...] = ()
     """What was not over at `lasting_at`."""
 
     @property
@@ -73,7 +73,7 @@ class Past:
 def past(
     timelines: PoolTimelines,
     rules: IncidentRules,
-    lasted: Sequence[Lasting] = (),
+    lasted: Sequence[OpenIncident] = (),
     *,
     accounted: bool = True,
     facts: Mapping[str, JobFacts] = MappingProxyType({}),
@@ -126,7 +126,7 @@ def past(
     )
 
 
-def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimelines:
+def _with_pods(timelines: PoolTimelines, lasted: Sequence[OpenIncident]) -> PoolTimelines:
     """The time lines, where each node also has its pods and the taints that are configuration."""
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in timelines.pod_timelines.values():
@@ -149,7 +149,7 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
 
 
 def _of_nodes(
-    timelines: PoolTimelines, rules: IncidentRules, lasted: Sequence[Lasting]
+    timelines: PoolTimelines, rules: IncidentRules, lasted: Sequence[OpenIncident]
 ) -> list[Incident]:
     """Incidents of nodes: of each alone, joined where they share a cause, with what had begun
     before, and with the causes that people state.

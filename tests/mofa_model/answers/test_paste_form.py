@@ -12,7 +12,7 @@ import pytest
 from mofa_model.answers.advise_tables import LONGEST
 from mofa_model.answers.paste_form import MOST, paste_form
 from mofa_model.answers.what_if import FIRST, what_if
-from mofa_model.pasted.reading import Pasted
+from mofa_model.pasted.reading import PastedText
 from mofa_model.verbs.ui_server import DeskServer
 
 SCRIPT = """#!/bin/bash
@@ -102,7 +102,9 @@ def test_a_name_in_a_text_opens_no_file_and_no_connection(monkeypatch):
     for named, said in (("/etc/passwd", "is missing"), ("some-org/some-model", "name a preset")):
         found = paste_form({"pasted": text.format(named), "gpu": "h100"}, [])
         assert said in found.errors["model"]
-    found = paste_form({"gpu": "h100", "gpus": "8"}, [Pasted("kind: Job\napiVersion: v1\n", "x")])
+    found = paste_form(
+        {"gpu": "h100", "gpus": "8"}, [PastedText("kind: Job\napiVersion: v1\n", "x")]
+    )
     assert "mofa advise FILE" in str(found.errors)
 
 

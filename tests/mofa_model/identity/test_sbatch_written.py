@@ -10,7 +10,7 @@ import pytest
 from mofa_model.errors import BadValue
 from mofa_model.identity.sbatch import read_script
 from mofa_model.identity.sbatch_written import SlurmJob, asked_options, changed_batch, new_batch
-from mofa_model.launch import ScriptChanged
+from mofa_model.launch import ChangedScript
 
 HEADS = {
     "nodes and gres": "#SBATCH -N 4 --gres=gpu:h100:8,nvme:1   # whole nodes\n#SBATCH --ntasks-per-node=1",
@@ -47,7 +47,7 @@ def test_nodes_and_gpus_are_changed_where_they_are_given_and_nothing_else(head, 
         made = changed_batch(text, "j", job)
         facts = read_script(made.text, "j").facts
         assert (facts["nodes"].value, facts["devices_per_node"].value) == (nodes, gpus), made
-        assert changed_batch(made.text, "j", job) == ScriptChanged(text=made.text)
+        assert changed_batch(made.text, "j", job) == ChangedScript(text=made.text)
         rows = [
             one for one in difflib.ndiff(text.split("\n"), made.text.split("\n")) if one[0] in "+-"
         ]

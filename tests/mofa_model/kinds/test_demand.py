@@ -9,7 +9,14 @@ import pytest
 from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.kinds import BATCH_JOB, DEVICE_CLASS, Beside, controller_of, demand_of, job_kind
+from mofa_model.kinds import (
+    BATCH_JOB,
+    DEVICE_CLASS,
+    ReferencedObjects,
+    controller_of,
+    demand_of,
+    job_kind,
+)
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -48,7 +55,7 @@ def read(name):
 )
 def test_gpus_of_all_pods_of_one_pod_and_of_every_size(name, gpus, pod, sizes):
     job, every = read(name)
-    found = demand_of(job, Beside(every))
+    found = demand_of(job, ReferencedObjects(every))
     assert (found.gpus, found.gpus_per_pod, found.sizes) == (gpus, pod, sizes)
     assert bool(found.unread) != bool(gpus)
 
@@ -59,9 +66,9 @@ def test_what_is_not_here_is_asked_for_and_what_that_names_in_turn():
     kind, template, _ = every[0], every[1], every[2]
     (first,) = demand_of(job).missing
     assert str(first) == "ResourceClaimTemplate 'four'"
-    (second,) = demand_of(job, Beside([template])).missing
+    (second,) = demand_of(job, ReferencedObjects([template])).missing
     assert (second.kind, second.name) == (DEVICE_CLASS, "large.example.org")
-    assert demand_of(job, Beside([template, kind])).missing == ()
+    assert demand_of(job, ReferencedObjects([template, kind])).missing == ()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_what_is_not_here_is_asked_for_and_what_that_names_in_turn():
 )  # fmt: skip
 def test_a_class_says_whether_its_devices_are_gpus(change, gpus, unread):
     job, (kind, template, _) = read("jobset-claims")
-    found = demand_of(job, Beside([template, kind | change]))
+    found = demand_of(job, ReferencedObjects([template, kind | change]))
     assert found.gpus == gpus
     assert unread in found.unread
 
@@ -89,21 +96,21 @@ def test_a_class_says_whether_its_devices_are_gpus(change, gpus, unread):
 def test_a_claim_is_worth_what_its_request_says(request_, gpus, why):
     job, (_, template, _) = read("jobset-claims")
     template["spec"]["spec"]["devices"]["requests"] = [request_]
-    found = demand_of(job, Beside([template]))
+    found = demand_of(job, ReferencedObjects([template]))
     assert found.gpus == gpus
     assert why in found.unread
 
 
 def test_a_train_job_takes_from_its_runtime_what_it_does_not_say():
     job, every = read("trainjob-runtime")
-    found = demand_of(job, Beside(every))
+    found = demand_of(job, ReferencedObjects(every))
     assert found.words[:2] == ("tune", "run")
     assert found.model == "hf://meta-llama/Llama-3.2-1B-Instruct"
     job["spec"]["trainer"] |= {
         "resourcesPerNode": {"limits": {"nvidia.com/gpu": 8}},
         "command": ["torchrun", "t.py"],
     }
-    found = demand_of(job, Beside(every))
+    found = demand_of(job, ReferencedObjects(every))
     assert (found.gpus, found.gpus_per_pod, found.words, found.words_path) == (
         16,
         8,
@@ -111,7 +118,7 @@ def test_a_train_job_takes_from_its_runtime_what_it_does_not_say():
         "spec.trainer.command",
     )
     del job["spec"]["trainer"]["numNodes"]
-    assert demand_of(job, Beside(every)).gpus == 8  # the runtime has one node
+    assert demand_of(job, ReferencedObjects(every)).gpus == 8  # the runtime has one node
     assert demand_of(job).unread.startswith(
         "spec.runtimeRef.name: ClusterTrainingRuntime 'tune-small' is not here"
     )

@@ -18,8 +18,8 @@ from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.cli import main, pasted_words
 from mofa_model.errors import InputError
 from mofa_model.pasted.missing import missing
-from mofa_model.pasted.reading import Pasted, read
-from mofa_model.pasted.wrapped import RunSeen, run_seen
+from mofa_model.pasted.reading import PastedText, read
+from mofa_model.pasted.wrapped import RunState, run_seen
 from mofa_model.strategy import format_strategy
 
 INPUTS = YAML(typ="safe").load(Path(__file__).with_name("inputs.yaml").read_text("utf-8"))
@@ -28,7 +28,7 @@ SCRIPT = INPUTS[0]
 
 @pytest.mark.parametrize("given", INPUTS, ids=lambda one: one["name"])
 def test_an_input_of_each_form_is_recognised_and_each_fact_in_it_is_read(given):
-    found = read([Pasted(given["text"], given["name"])])
+    found = read([PastedText(given["text"], given["name"])])
     said = {name: found.facts[name].value for name in given["facts"] if name in found.facts}
     assert (found.kind.value, found.trainer) == (given["kind"], given["trainer"])
     assert said == given["facts"]
@@ -37,7 +37,7 @@ def test_an_input_of_each_form_is_recognised_and_each_fact_in_it_is_read(given):
 
 @pytest.mark.parametrize("given", INPUTS, ids=lambda one: one["name"])
 def test_a_fact_has_the_line_where_it_stands_or_says_what_it_was_derived_from(given):
-    found = read([Pasted(given["text"], given["name"])])
+    found = read([PastedText(given["text"], given["name"])])
     lines = given["text"].count("\n") + 1
     for name, fact in found.facts.items():
         place = re.match(rf"{re.escape(given['name'])}(:(\d+))?", fact.source)
@@ -46,7 +46,7 @@ def test_a_fact_has_the_line_where_it_stands_or_says_what_it_was_derived_from(gi
 
 
 def test_the_line_of_a_fact_is_that_of_its_option_though_a_variable_gives_the_value():
-    found = read([Pasted(SCRIPT["text"], "gpt.sbatch")])
+    found = read([PastedText(SCRIPT["text"], "gpt.sbatch")])
     text = SCRIPT["text"].splitlines()
     for name, word in (("layers", "--num-layers"), ("global_batch", "--global-batch-size")):
         line = int(found.facts[name].source.rpartition(":")[2])
@@ -56,7 +56,7 @@ def test_the_line_of_a_fact_is_that_of_its_option_though_a_variable_gives_the_va
 def test_a_script_and_the_file_that_it_names_are_read_together_with_one_answer():
     script = "torchrun --nnodes 2 --nproc_per_node 8 run_train.py --config-file nano.yaml"
     nano = next(one for one in INPUTS if one["name"] == "nano.yaml")
-    found = read([Pasted(script, "x.sh"), Pasted(nano["text"], "nano.yaml")])
+    found = read([PastedText(script, "x.sh"), PastedText(nano["text"], "nano.yaml")])
     assert found.trainer == "nanotron"
     assert (found.facts["gpus"].value, found.facts["seq"].value) == (16, 2048)
     assert (
@@ -68,14 +68,14 @@ def test_a_script_and_the_file_that_it_names_are_read_together_with_one_answer()
 def test_a_machine_beside_a_model_gives_device_and_number():
     smi = next(one for one in INPUTS if one["name"] == "smi.txt")
     model = next(one for one in INPUTS if one["name"] == "config.json")
-    found = read([Pasted(model["text"], "config.json"), Pasted(smi["text"], "smi.txt")])
+    found = read([PastedText(model["text"], "config.json"), PastedText(smi["text"], "smi.txt")])
     assert missing(found) == ["seq", "global_batch"]
     assert found.facts["gpus"].value == 2
 
 
 def test_two_values_of_one_option_are_a_contradiction_that_is_said():
     text = "torchrun pretrain_gpt.py --seq-length 2048 --seq-length 4096 --num-layers 2"
-    found = read([Pasted(text, "x.sh")])
+    found = read([PastedText(text, "x.sh")])
     assert found.facts["seq"].value == 4096
     assert found.disagree == ("seq_length is 2048 by x.sh:1 and 4096 by x.sh:1; the last counts",)
 
@@ -120,7 +120,7 @@ def test_json_has_kind_trainer_facts_with_sources_and_what_is_asked(tmp_path, ca
 def test_the_first_answer_has_at_most_twelve_lines_on_any_screen(width):
     for given in (SCRIPT, *(one for one in INPUTS if one["name"] in {"axo.yml", "titan.toml"})):
         question = PasteQuestion(gpu="h200", gpus=None if given is SCRIPT else "128")
-        found = answered(question, [Pasted(given["text"], given["name"])])
+        found = answered(question, [PastedText(given["text"], given["name"])])
         lines = found.brief_text(width).splitlines()
         assert len(lines) <= LONGEST
         assert all(len(line) <= width for line in lines if not line.startswith("next"))
@@ -132,7 +132,7 @@ def test_the_first_answer_has_at_most_twelve_lines_on_any_screen(width):
 
 
 def test_the_planned_layout_is_the_one_that_was_read_and_the_answer_says_what_changes():
-    found = answered(PasteQuestion(), [Pasted(SCRIPT["text"], "gpt.sbatch")])
+    found = answered(PasteQuestion(), [PastedText(SCRIPT["text"], "gpt.sbatch")])
     planned = found.answer.advice.current
     layout = planned.strategy
     assert (int(layout.tp), int(layout.pp), int(layout.dp), int(layout.mbs)) == (4, 2, 4, 2)
@@ -163,9 +163,9 @@ NO_ROOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocat
 
 def test_a_log_with_steps_shows_that_a_script_runs_and_one_that_ran_out_of_memory_does_not():
     """A written script was told to fit with more than 99 %, though nobody had started it."""
-    script = Pasted(SCRIPT["text"], "gpt.sbatch")
+    script = PastedText(SCRIPT["text"], "gpt.sbatch")
     for log, word, fits in ((LOG, "today", 1.0), (f"{LOG}{NO_ROOM}", "failed", 0.0)):
-        found = answered(PasteQuestion(), [script, Pasted(log, "train.log")])
+        found = answered(PasteQuestion(), [script, PastedText(log, "train.log")])
         current = found.answer.advice.current
         assert (current.word, current.odds.fits) == (word, fits)
         assert re.search(rf"(?m)^{word} +.*→", found.brief_text(200))
@@ -179,7 +179,7 @@ def test_a_log_with_steps_shows_that_a_script_runs_and_one_that_ran_out_of_memor
             "global_batch_size": 128,
         }.items()
     )
-    other = answered(PasteQuestion(), [script, Pasted(arguments + LOG, "other.log")])
+    other = answered(PasteQuestion(), [script, PastedText(arguments + LOG, "other.log")])
     assert other.pasted_facts.disagree
     assert other.answer.advice.current.is_planned
 
@@ -197,7 +197,7 @@ def of_eight(**more):
 
 
 def test_a_script_that_would_run_out_of_memory_is_told_so_and_one_that_fits_is_kept():
-    found = answered(PasteQuestion(), [Pasted(of_eight(**{"micro-batch-size": 4}), "oom.sh")])
+    found = answered(PasteQuestion(), [PastedText(of_eight(**{"micro-batch-size": 4}), "oom.sh")])
     advice = found.answer.advice
     assert (advice.status.value, advice.kept) == ("Recommended", "")
     assert advice.odds.fits > 0.9
@@ -208,7 +208,7 @@ def test_a_script_that_would_run_out_of_memory_is_told_so_and_one_that_fits_is_k
         "micro-batch-size": int(advice.strategy.mbs),
     }
     text = of_eight(**best).replace("--bf16", "--bf16 --sequence-parallel --tp-comm-overlap")
-    kept = answered(PasteQuestion(), [Pasted(text, "good.sh")])
+    kept = answered(PasteQuestion(), [PastedText(text, "good.sh")])
     assert kept.answer.advice.kept.startswith("keep what you wrote: ")
     assert kept.brief_text(200).startswith("verdict   keep what you wrote: ")
     assert kept.answer.document["current"]["planned"] is True
@@ -229,11 +229,11 @@ def test_a_layout_that_ran_out_of_memory_is_neither_kept_nor_chosen_at_any_door(
 ):
     """A layout was told to be kept, or one that needs more beside it to fit with more than 99 %."""
     text = script_that_is_kept()
-    assert answered(PasteQuestion(), [Pasted(text, "x.sh")]).answer.advice.kept
+    assert answered(PasteQuestion(), [PastedText(text, "x.sh")]).answer.advice.kept
     (tmp_path / "x.sh").write_text(text)
     (tmp_path / "x.log").write_text(log)
     monkeypatch.chdir(tmp_path)
-    found = answered(PasteQuestion(), [Pasted(text, "x.sh"), Pasted(log, "x.log")]).answer
+    found = answered(PasteQuestion(), [PastedText(text, "x.sh"), PastedText(log, "x.log")]).answer
     advice, died = found.advice, found.advice.current
     assert (advice.kept, died.word, died.odds.fits) == ("", "failed", 0.0)
     assert advice.strategy != died.strategy
@@ -244,7 +244,7 @@ def test_a_layout_that_ran_out_of_memory_is_neither_kept_nor_chosen_at_any_door(
         said[door] = json.loads(capsys.readouterr().out)["answer"]
     assert main(["advise", "-o", "json", *shlex.split(found.question.command("advise"))[2:]]) == 0
     said["options"] = json.loads(capsys.readouterr().out)
-    page = paste_form({"pasted": log}, [Pasted(text, "x.sh")])
+    page = paste_form({"pasted": log}, [PastedText(text, "x.sh")])
     said["page"] = page.answer.answer.document
     for door, told in said.items():
         assert told["current"]["failed"] is True, door
@@ -259,8 +259,8 @@ def test_a_layout_that_ran_out_of_memory_is_neither_kept_nor_chosen_at_any_door(
 
 def test_a_run_that_died_with_a_layout_that_nobody_says_is_told_to_be_left_out():
     texts = [
-        Pasted("torchrun --nproc_per_node 8 mine.py --seq 4096\n", "x.sh"),
-        Pasted(NO_ROOM, "x.log"),
+        PastedText("torchrun --nproc_per_node 8 mine.py --seq 4096\n", "x.sh"),
+        PastedText(NO_ROOM, "x.log"),
     ]
     given = {"model": "llama3-8b", "gpu": "h100", "gpus": "8", "global_batch_size": "64"}
     found = answered(PasteQuestion(sequence_length="4096", **given), texts)
@@ -269,7 +269,7 @@ def test_a_run_that_died_with_a_layout_that_nobody_says_is_told_to_be_left_out()
 
 
 def test_a_run_of_other_size_is_not_the_one_that_died():
-    texts = [Pasted(script_that_is_kept(), "x.sh"), Pasted(NO_ROOM, "x.log")]
+    texts = [PastedText(script_that_is_kept(), "x.sh"), PastedText(NO_ROOM, "x.log")]
     assert answered(PasteQuestion(gpus="16"), texts).asked.failed is None
     assert answered(PasteQuestion(gpus="8"), texts).asked.failed
 
@@ -281,10 +281,10 @@ def test_what_a_script_prints_or_a_comment_warns_of_is_no_run():
         "except torch.cuda.OutOfMemoryError:",
         "micro_batch_size: 4  # CUDA out of memory with 8",
     ):
-        assert run_seen(line) is RunSeen.UNSEEN, line
+        assert run_seen(line) is RunState.UNSEEN, line
     page = "If it says\nCUDA out of memory\nlower it:\n```bash\ntorchrun t.py\n```\n"
-    assert run_seen(page) is RunSeen.UNSEEN
-    assert run_seen(page.replace("torchrun t.py", NO_ROOM)) is RunSeen.DEVICE_FULL
+    assert run_seen(page) is RunState.UNSEEN
+    assert run_seen(page.replace("torchrun t.py", NO_ROOM)) is RunState.DEVICE_FULL
 
 
 def test_a_layout_of_a_file_that_is_not_here_is_not_compared_and_a_name_that_says_a_stage_is_not_all_of_it():
@@ -299,14 +299,16 @@ def test_a_layout_of_a_file_that_is_not_here_is_not_compared_and_a_name_that_say
         ("ds.json", "ds.json says how ranks share their states and is not here"),
         ("zero2-offload.json", "it cannot start, or part of the layout is not stated"),
     ):
-        found = answered(PasteQuestion(gpu="h100"), [Pasted(script.replace("FILE", file), "x.sh")])
+        found = answered(
+            PasteQuestion(gpu="h100"), [PastedText(script.replace("FILE", file), "x.sh")]
+        )
         assert found.answer.advice.current is None, file
         assert any(said in one for one in found.notes), found.notes
-    beside = Pasted('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}', "ds.json")
+    beside = PastedText('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}', "ds.json")
     whole = answered(
         PasteQuestion(gpu="h100"),
         [
-            Pasted(
+            PastedText(
                 script.replace("FILE", "ds.json").replace(" --pipe_parallel_size 4", ""), "x.sh"
             ),
             beside,
@@ -347,9 +349,9 @@ def test_a_verb_goes_before_a_file_and_a_slip_of_the_pen_is_told(tmp_path, monke
 
 def test_an_unknown_text_is_refused_with_what_is_read():
     with pytest.raises(InputError, match=r"is nothing that is known here.*nvidia-smi"):
-        answered(PasteQuestion(), [Pasted("Dear Sir or Madam, thank you", "letter.txt")])
+        answered(PasteQuestion(), [PastedText("Dear Sir or Madam, thank you", "letter.txt")])
     with pytest.raises(InputError, match="is empty"):
-        answered(PasteQuestion(), [Pasted("  \n", "none.txt")])
+        answered(PasteQuestion(), [PastedText("  \n", "none.txt")])
 
 
 def test_the_command_that_is_told_next_writes_the_launch_and_then_the_launch_is_next(
@@ -372,7 +374,7 @@ def test_a_pasted_script_is_saved_with_the_launch_written_into_it(tmp_path, monk
     before, after = SCRIPT["text"], Path("out/gpt.sbatch").read_text("utf-8")
     assert "next      sbatch out/gpt.sbatch" in capsys.readouterr().out
     assert before != after
-    assert read([Pasted(after, "x.sh")]).facts["interval"].value > 0
+    assert read([PastedText(after, "x.sh")]).facts["interval"].value > 0
     readme = Path("out/README.md").read_text("utf-8")
     assert "- `gpt.sbatch`: yours, with this launch written into it:" in readme
 
@@ -384,7 +386,7 @@ def test_variables_of_what_starts_a_command_leave_its_layout_readable():
         " --pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 128 --bf16"
     )
     question = PasteQuestion(gpu="h100", gpus="32", top=0)
-    found = answered(question, [Pasted(text, "x.sh")], launched_by="--save-dir")
+    found = answered(question, [PastedText(text, "x.sh")], launched_by="--save-dir")
     today = found.answer.advice.current.strategy
     assert (today.tp, today.pp, today.dp, today.sequence_parallel) == (4, 4, 2, True)
     assert "pp-overlap=false" in format_strategy(today)
@@ -413,7 +415,7 @@ torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-7B --bf16
 def left_of(text, **given):
     """What the script with an advice in it leaves, and whether it is as it was."""
     question = PasteQuestion(gpu="h100", **given)
-    found = answered(question, [Pasted(text, "x.sh")], launched_by="--save-dir")
+    found = answered(question, [PastedText(text, "x.sh")], launched_by="--save-dir")
     _, changed = found.script()
     return " ".join(changed.left), changed.text == text
 
@@ -460,16 +462,16 @@ def test_a_fine_tuner_is_told_over_its_file_and_keeps_all_else_it_was_told(
     """`llamafactory-cli train --stage sft --dataset x` lost both; then such commands were left as
     they were.
     """
-    more = [Pasted(beside, "sft.yaml")] if beside else []
+    more = [PastedText(beside, "sft.yaml")] if beside else []
     given = {"gpu": "a100", "gpus": "8", "model": "llama3-8b" if "mine" in script else None}
     given |= {} if "factory" in script else {"global_batch_size": "64"}
     question = PasteQuestion(**given, constraints=("optimizer=zero3", "recompute=none"))
-    found = answered(question, [Pasted(script, "x.sh"), *more], launched_by="--save-dir")
+    found = answered(question, [PastedText(script, "x.sh"), *more], launched_by="--save-dir")
     _, changed = found.script()
     assert kept in changed.text
     assert re.search(told, changed.text), changed
     assert ("ds_config.json" in changed.files) == ("deepspeed" in changed.text)
-    again = answered(question, [Pasted(changed.text, "x.sh"), *more], launched_by="--save-dir")
+    again = answered(question, [PastedText(changed.text, "x.sh"), *more], launched_by="--save-dir")
     assert again.script()[1].text == changed.text
 
 
@@ -511,11 +513,13 @@ def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
 def test_of_two_scripts_that_each_start_a_training_the_first_is_answered_and_the_other_is_named():
     """Layers of the one and the model of the other made a training that nobody has."""
     other = "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-7B --max_length 2048\n"
-    found = read([Pasted(SCRIPT["text"], "gpt.sbatch"), Pasted(other, "sft.sh")])
+    found = read([PastedText(SCRIPT["text"], "gpt.sbatch"), PastedText(other, "sft.sh")])
     assert "model" not in found.facts
     assert found.facts["gpus"].value == 32
     assert found.disagree[0] == "sft.sh starts another training, which the answer leaves out"
-    named = read([Pasted(SCRIPT["text"] + "bash sft.sh\n", "gpt.sbatch"), Pasted(other, "sft.sh")])
+    named = read(
+        [PastedText(SCRIPT["text"] + "bash sft.sh\n", "gpt.sbatch"), PastedText(other, "sft.sh")]
+    )
     assert not any("another training" in one for one in named.disagree)
 
 
@@ -531,7 +535,7 @@ def test_of_two_scripts_that_each_start_a_training_the_first_is_answered_and_the
 def test_what_an_option_says_is_refused_and_never_left_out(option, value):
     """`--trainer colossalai` was answered for another trainer, with a note."""
     with pytest.raises(InputError, match=f"--{option}"):
-        answered(PasteQuestion(**{option: value}), [Pasted(of_eight(), "x.sh")])
+        answered(PasteQuestion(**{option: value}), [PastedText(of_eight(), "x.sh")])
 
 
 def test_a_token_in_a_command_that_is_typed_stands_in_no_question_and_no_next_command(capsys):
@@ -551,7 +555,7 @@ def test_what_torchtitan_logs_before_it_begins_says_its_layout():
         "- INFO - step: 10  loss:  7.8  tps: 6,501", "- INFO - step: 20  loss:  7.6  tps: 6,502",
     )  # fmt: skip
     found = answered(
-        PasteQuestion(gpu="b200", model="llama3-8b"), [Pasted("\n".join(lines), "x.log")]
+        PasteQuestion(gpu="b200", model="llama3-8b"), [PastedText("\n".join(lines), "x.log")]
     )
     facts = {name: fact.value for name, fact in found.pasted_facts.facts.items()}
     assert (found.pasted_facts.trainer, facts["gpus"]) == ("torchtitan", 64)
@@ -574,13 +578,15 @@ def test_the_first_answer_says_how_long_the_tokens_take(capsys):
 
 def test_a_degree_that_only_a_run_knows_is_not_taken_for_one():
     text = of_eight().replace("--bf16", "--bf16 --pipeline-model-parallel-size $4")
-    found = answered(PasteQuestion(), [Pasted(text, "x.sh")])
+    found = answered(PasteQuestion(), [PastedText(text, "x.sh")])
     assert found.answer.advice.current is None
     assert "nobody says pipeline_model_parallel_size ($4)" in found.notes[-1]
 
 
 def test_a_rank_that_is_left_over_beside_a_full_fine_tune_is_no_fact():
-    found = read([Pasted(next(one for one in INPUTS if one["name"] == "left.sh")["text"], "x.sh")])
+    found = read(
+        [PastedText(next(one for one in INPUTS if one["name"] == "left.sh")["text"], "x.sh")]
+    )
     assert "lora_rank" not in found.facts
 
 
@@ -591,10 +597,10 @@ def test_what_nanotron_and_torchtitan_call_sequence_parallelism_is_in_the_planne
     """Without it 7 of 40 published runs with tp of 8 and more were told that they do not fit."""
     nano = next(one for one in INPUTS if one["name"] == "nano.yaml")["text"]
     nano = nano.replace("tp: 4,", f"tp: 4, tp_mode: {word},")
-    found = answered(PasteQuestion(gpu="h100"), [Pasted(nano, "nano.yaml")])
+    found = answered(PasteQuestion(gpu="h100"), [PastedText(nano, "nano.yaml")])
     assert found.answer.advice.current.strategy.sequence_parallel is wanted
     titan = next(one for one in INPUTS if one["name"] == "titan.toml")["text"]
     off = "" if wanted else "enable_sequence_parallel = false\n    "
     titan = titan.replace("tensor_parallel_degree", f"{off}tensor_parallel_degree")
-    found = answered(PasteQuestion(gpu="h100"), [Pasted(titan, "titan.toml")])
+    found = answered(PasteQuestion(gpu="h100"), [PastedText(titan, "titan.toml")])
     assert found.answer.advice.current.strategy.sequence_parallel is wanted

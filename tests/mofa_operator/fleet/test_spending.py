@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mofa_model.kinds import JOB_SET, TRAIN_JOB, Beside
+from mofa_model.kinds import JOB_SET, TRAIN_JOB, ReferencedObjects
 from mofa_operator.decide.policy import Handling
 from mofa_operator.fleet.spending import JobState, change, likely_model, spending
 from mofa_operator.keys import TRAINING_JOB
@@ -177,7 +177,7 @@ def test_gpus_that_only_a_runtime_says_are_counted_where_it_was_read():
         "apiVersion": TRAIN_JOB.api_version, "kind": "ClusterTrainingRuntime", "metadata": {"name": "torch"},
         "spec": {"mlPolicy": {"numNodes": 6}, "template": {"spec": {"replicatedJobs": jobs}}},
     }  # fmt: skip
-    assert spending(body, None, {}, NOW, Beside([runtime])).gpus == 48
+    assert spending(body, None, {}, NOW, ReferencedObjects([runtime])).gpus == 48
     unread = spending(body, None, {}, NOW)
     assert unread.gpus == 0
     assert unread.wrong

@@ -9,7 +9,7 @@ from day_lines import DAY, END, JOB, START, STEP, exits, life, pod, pool_of, swi
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
-from mofa_model.spec.account import Lasting, NodeState, capacity, node_days_lost, summed
+from mofa_model.spec.account import NodeState, OpenIncident, capacity, node_days_lost, summed
 from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.incidents.past import past
 from mofa_operator.incidents.timelines import BOOT, SignalTimeline, Stall, ValueRun
@@ -84,7 +84,7 @@ def repaired(begin, end=None):
 
 
 def test_a_node_that_was_lost_twelve_days_ago_is_in_repair_for_that_cause():
-    lost = Lasting(kind="node", name="b", since=START - 12 * DAY, cause=causes.GPU_LOST)
+    lost = OpenIncident(kind="node", name="b", since=START - 12 * DAY, cause=causes.GPU_LOST)
     for cordon, days in ((repaired(0), 1.0), (repaired(0, 43200), 0.5)):
         found = past(pool_of(pod(slot=0), b=cordon), RULES, [lost])
         assert hours(found, "cause")["repair", "gpu-lost"] == pytest.approx(24 * days, abs=0.2)
@@ -97,7 +97,7 @@ def test_a_node_that_was_lost_twelve_days_ago_is_in_repair_for_that_cause():
 
 
 def test_a_host_that_was_silent_is_down_once_it_tells_another_boot():
-    was = Lasting(kind="node", name="b", since=START - 3600, cause=causes.KUBELET_DOWN)
+    was = OpenIncident(kind="node", name="b", since=START - 3600, cause=causes.KUBELET_DOWN)
     down = life("b", ready=(ValueRun(START, START + 7000, 0.0), ValueRun(START + 7060, END, 1.0)))
     boot = SignalTimeline("b", BOOT, (), (ValueRun(START + 7060, END, START + 6960),))
     told = replace(
@@ -108,7 +108,7 @@ def test_a_host_that_was_silent_is_down_once_it_tells_another_boot():
 
 
 def test_a_job_that_was_out_waits_until_it_trains_and_is_told_on():
-    was = Lasting(
+    was = OpenIncident(
         kind="job", name=JOB, since=START - 7200, cause=causes.NODE_DOWN, nodes=("a", "b")
     )
     back = [pod(slot=n, at=START + 36000, started=START + 36030) for n in range(2)]

@@ -21,7 +21,7 @@ from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_operator.api import too_large_alone, too_large_together
 from mofa_operator.keys import FAILURE_LEDGER, OURS, Key
-from mofa_operator.objects import FOREIGN, STATUS, UNREAD, LiveObject, LiveProfile, Written
+from mofa_operator.objects import FOREIGN, STATUS, UNREAD, LiveObject, LiveProfile, WrittenPart
 from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
 
@@ -227,7 +227,7 @@ def _foreign(kind: Kind, metadata: Body) -> dict[str, str]:
     output_names = [name for name in part(metadata, "annotations") if is_output(name)]
     if not output_names:
         return {}
-    managers, status = dict[str, Written](), dict[str, str]()
+    managers, status = dict[str, WrittenPart](), dict[str, str]()
     for entry in items(metadata.get("managedFields")):
         manager = text_of(entry.get("manager"))
         fields = part(entry, "fieldsV1")

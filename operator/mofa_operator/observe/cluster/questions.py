@@ -14,7 +14,7 @@ from mofa_model.annotations import ASKED, RUNS, SEEN
 from mofa_model.kinds import Kind, without_suspension
 from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
-from mofa_operator.objects import UNREAD, LiveObject, LiveProfile, LiveTrainingJob, Written
+from mofa_operator.objects import UNREAD, LiveObject, LiveProfile, LiveTrainingJob, WrittenPart
 from mofa_operator.observe.cluster.bodies import digest, packed
 from mofa_operator.observe.cluster.relations import Dependencies, ListedPolicy, policy_for, texts_of
 from mofa_operator.snapshot import Named, Question
@@ -50,7 +50,7 @@ def training_question(
     spec = job.body.get("spec")
     asked_spec = _without(spec, _NOT_ASKED)
     profiles = () if profile is None else (_for_job(_profile_part(profile), part(spec, "cluster")),)
-    question_job: Written = {
+    question_job: WrittenPart = {
         "apiVersion": job.body.get("apiVersion"),
         "kind": TRAINING_JOB.kind,
         "spec": asked_spec,
@@ -113,10 +113,10 @@ def relevance(profile: LiveProfile) -> bytes:
     return digest([_profile_part(profile), verdicts, complete])
 
 
-def _profile_part(profile: LiveProfile) -> Written:
+def _profile_part(profile: LiveProfile) -> WrittenPart:
     """The part of a profile that answers depend on."""
     status = profile.kept("nodes", "failures")
-    kept_status: Written = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
+    kept_status: WrittenPart = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
     if isinstance(classes := status.get("failures"), list):
         kept_status["failures"] = [
             {field: part(row)[field] for field in _COUNTED if field in part(row)} for row in classes
@@ -129,7 +129,7 @@ def _profile_part(profile: LiveProfile) -> Written:
     return _object(CLUSTER_PROFILE, profile.key.name, spec) | {"status": kept_status}
 
 
-def _unready(profile: LiveProfile) -> Written:
+def _unready(profile: LiveProfile) -> WrittenPart:
     """The condition that says that a profile is not ready, without its time; else empty."""
     for condition in profile.conditions:
         if condition.type == Aspect.READY and condition.status == "False":
@@ -145,7 +145,7 @@ def _unready(profile: LiveProfile) -> Written:
     return {}
 
 
-def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
+def _for_job(profile: WrittenPart, cluster: Mapping[str, object]) -> WrittenPart:
     """A profile for a TrainingJob: without selector, and with no more nodes than the job wants."""
     status = dict(profile["status"])
     ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
@@ -176,7 +176,7 @@ def _count(nodes: object) -> object:
     return {"total": ready, "ready": ready, **lately_count}
 
 
-def _object(kind: Kind, name: object, spec: object) -> Written:
+def _object(kind: Kind, name: object, spec: object) -> WrittenPart:
     """An object of our kinds with its name and spec only."""
     return {
         "apiVersion": kind.api_version,
@@ -186,7 +186,7 @@ def _object(kind: Kind, name: object, spec: object) -> Written:
     }
 
 
-def _named_object(body: Body) -> Written:
+def _named_object(body: Body) -> WrittenPart:
     """An object that a job names, with only what its answer depends on."""
     return {
         "apiVersion": body.get("apiVersion"),

@@ -15,10 +15,10 @@ from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import (
     KINDS,
-    Beside,
     Demand,
     JobKind,
     Kind,
+    ReferencedObjects,
     controller_of,
     demand_of,
     same_kind,
@@ -265,7 +265,7 @@ def _demand(key: Key, body: Body, named: Named) -> Demand:
     """What a job asks for, as far as it can be read."""
     if isinstance(key.kind, JobKind):
         with contextlib.suppress(InputError):
-            return demand_of(body, Beside(named.beside))
+            return demand_of(body, ReferencedObjects(named.beside))
     return Demand(gpus=0)
 
 

@@ -36,7 +36,7 @@ from mofa_model.reliability.remedies import (
     WhatWouldHelp,
     what_would_help,
 )
-from mofa_model.spec.account import Lasting, NodeTime
+from mofa_model.spec.account import NodeTime, OpenIncident
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -259,7 +259,7 @@ async def pool_past(
     known_pools: KnownPools | None = None,
     known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
-    lasted: Sequence[Lasting] = (),
+    lasted: Sequence[OpenIncident] = (),
     ask_facts: AskFacts | None = None,
     lasting_at: float | None = None,
 ) -> Past | NoHistory:

@@ -7,7 +7,7 @@ from typing import Final
 
 from mofa_model.identity import identify, launch_in_pod
 from mofa_model.kinds.reads import readers
-from mofa_model.kinds.shape import Beside, Body, at, items, text_of
+from mofa_model.kinds.shape import Body, ReferencedObjects, at, items, text_of
 from mofa_model.launch import layout_words
 from mofa_operator.objects import LiveObject
 from mofa_operator.snapshot import SeenLaunch
@@ -54,7 +54,7 @@ def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -
 def _stated(job: LiveObject, beside: Iterable[Body]) -> tuple[str, ...]:
     """Words of the launch command in the job's manifest; empty where it has none."""
     body = {**job.body, "metadata": {}}  # annotations may hold what was seen before
-    launch = identify(body, Beside(beside)).launch_found
+    launch = identify(body, ReferencedObjects(beside)).launch_found
     return () if launch is None else layout_words(launch.words)
 
 

@@ -11,7 +11,7 @@ from mofa_model.annotations import PREFIX
 from mofa_model.identity import identify, pods_of
 from mofa_model.kinds import JobKind
 from mofa_model.kinds.patches import INTERVAL
-from mofa_model.kinds.shape import Beside, part
+from mofa_model.kinds.shape import ReferencedObjects, part
 from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.objects import LiveObject, LiveTrainingJob, figure
 from mofa_operator.snapshot import JobSnapshot
@@ -77,7 +77,7 @@ def _stated_steps(snapshot: JobSnapshot) -> float | None:
     for form in pods_of(part(body, "spec")):
         if steps := figure(form.annotations.get(INTERVAL)):
             return steps
-    stated = identify(body, Beside(snapshot.beside)).facts.get("checkpoint_interval")
+    stated = identify(body, ReferencedObjects(snapshot.beside)).facts.get("checkpoint_interval")
     return None if stated is None else figure(stated.value)
 
 
