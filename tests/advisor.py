@@ -176,6 +176,13 @@ def _read(url: str) -> bytes:
         return answer
 
 
+def read(cluster: Any, kind: str, namespace: str = "", name: str = "") -> Any:
+    """An object, or the list of all of a kind; without a namespace those of every one."""
+    place = ("-n", namespace) if namespace else () if name else ("-A",)
+    answer = json.loads(cluster.kubectl("get", kind, *filter(None, [name]), *place, "-o", "json"))
+    return answer if name else answer["items"]
+
+
 def ours(body: dict[str, Any]) -> dict[str, str]:
     """Our annotations on an object, without their prefix."""
     annotations = body["metadata"].get("annotations") or {}

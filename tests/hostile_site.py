@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import foreign
-from advisor import Advisor, condition, ours, until
+from advisor import Advisor, condition, ours, read, until
 from mofa_local import LocalStackError, nodes
 from mofa_local.client import Refused
 from operator_objects import small_job
@@ -217,7 +217,7 @@ class Site:
         return self.cluster.identity("tenant", every, namespace=EVIL, everywhere=False)
 
     def read(self, namespace, name, kind="tjob"):
-        return json.loads(self.cluster.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
+        return read(self.cluster, kind, namespace, name)
 
     def victims_answer(self):
         """All that the victim is told by the operator; what its steps make new every second is left out."""
@@ -235,9 +235,7 @@ class Site:
             if f'training_namespace="{VICTIM}"' in line and "predicted" in line
         )
         rest = {k: v for k, v in body["status"].items() if k not in {"observed", "conditions"}}
-        calibration = json.loads(self.cluster.kubectl("get", "cprof", POOL, "-o", "json"))[
-            "status"
-        ].get("calibration")
+        calibration = read(self.cluster, "cprof", name=POOL)["status"].get("calibration")
         words = ours(body)
         kept = from_text(words.pop("run-record", None))  # without what its own steps move
         run = kept and (kept.since, kept.earlier, kept.incidents, kept.older, kept.nodes_lost)

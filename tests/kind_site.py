@@ -13,11 +13,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from advisor import Advisor
+from advisor import Advisor, read
 from mofa_local import binaries
 from mofa_local.cluster import KubectlFailed
 from mofa_local.published import MANIFESTS
-from queued import read
 
 SCRIPT = Path(__file__).resolve().parents[1] / "deploy" / "kind" / "up.sh"
 HOME = "mofa-system"

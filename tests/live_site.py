@@ -3,12 +3,11 @@ operator beside a real API server.
 """
 
 import itertools
-import json
 import secrets
 import threading
 from pathlib import Path
 
-from advisor import Advisor, until
+from advisor import Advisor, read, until
 from mofa_local import nodes
 from mofa_local.ports import free_port
 from mofa_local.prometheus import Prometheus, Scrape
@@ -71,12 +70,8 @@ class Site:
             lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace), PATIENCE
         )
 
-    def read(self, kind, name, namespace=None):
-        return json.loads(
-            self.cluster.kubectl(
-                "get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json"
-            )
-        )
+    def read(self, kind, name, namespace=""):
+        return read(self.cluster, kind, namespace, name)
 
     def tokens(self, namespace, name):
         status = self.read("tjob", name, namespace).get("status") or {}

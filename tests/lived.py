@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from contextlib import ExitStack, contextmanager
 
-from advisor import Advisor, condition, ours, until
+from advisor import Advisor, condition, ours, read, until
 from mofa_local.blocks import write_block
 from mofa_local.ports import free_port
 from mofa_local.prometheus import Prometheus
@@ -60,18 +60,14 @@ class World:
         self.cluster.apply(job(self.namespace, name))
 
     def profile(self, name):
-        return json.loads(self.cluster.kubectl("get", "clusterprofile", name, "-o", "json"))
+        return read(self.cluster, "clusterprofile", name=name)
 
     def days(self, name):
         """The days of a pool's ledger."""
-        return json.loads(self.cluster.kubectl("get", "failureledger", name, "-o", "json"))[
-            "status"
-        ]["days"]
+        return read(self.cluster, "failureledger", name=name)["status"]["days"]
 
     def job(self, name):
-        return json.loads(
-            self.cluster.kubectl("get", "trainingjob", name, "-n", self.namespace, "-o", "json")
-        )
+        return read(self.cluster, "trainingjob", self.namespace, name)
 
     def learned(self, name, reason, words=""):
         """A pool's profile and job once both say this of its history, in these words, and the job
@@ -92,7 +88,7 @@ class World:
 
     def events(self, name, kind="ClusterProfile"):
         """Reasons and messages of the Events on an object."""
-        events = json.loads(self.cluster.kubectl("get", "events", "-A", "-o", "json"))["items"]
+        events = read(self.cluster, "events")
         events_of_kind = [
             event
             for event in events

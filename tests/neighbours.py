@@ -10,7 +10,7 @@ import json
 import time
 from pathlib import Path
 
-from advisor import ours
+from advisor import ours, read
 from mofa_local.client import Client, Refused
 from mofa_local.processes import is_late
 from ruamel.yaml import YAML
@@ -122,9 +122,7 @@ def outcomes(cluster, wanted, seconds=120.0):
     start, statuses = time.monotonic(), {}
     while len(statuses) < len(wanted) and not is_late(start, seconds):
         for kind in {kind for kind, _, _ in wanted}:
-            for body in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))[
-                "items"
-            ]:
+            for body in read(cluster, kind.resource):
                 key = kind, body["metadata"]["namespace"], body["metadata"]["name"]
                 if key in wanted and "status" in ours(body):
                     statuses[key] = ours(body)

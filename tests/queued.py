@@ -1,8 +1,6 @@
 """Jobs in queues of the real Kueue, on fake nodes: what tests of the neighbours are made of."""
 
-import json
-
-from advisor import condition
+from advisor import condition, read
 from pools import EXAMPLES
 from ruamel.yaml import YAML
 
@@ -200,13 +198,6 @@ def plain_runtime(name="torch-plain"):
 
 def _ends(runs):
     return {"local.mofa.dev/runs-for": runs} if runs else {}
-
-
-def read(cluster, kind, namespace, name=""):
-    """An object, or all of a kind."""
-    words = ["get", kind, *([name] if name else []), "-n", namespace, "-o", "json"]
-    listing = json.loads(cluster.kubectl(*words))
-    return listing if name else listing["items"]
 
 
 def workload(cluster, namespace, name):

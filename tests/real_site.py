@@ -2,13 +2,13 @@
 scrapes its pods.
 """
 
-import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from advisor import read
 from mofa_local import binaries, images, neighbourhood, nodes
 from mofa_local.cluster import KubectlFailed
 from mofa_local.control_plane import ControlPlane
@@ -102,7 +102,7 @@ class RealSite:
         return self.cluster.kubectl(*words)
 
     def read(self, kind, name, namespace="default"):
-        return json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
+        return read(self, kind, namespace, name)
 
     def load_advisor(self):
         """The image of this tree, as `docker build` would make it."""
@@ -161,7 +161,7 @@ class RealSite:
 
     def operator(self):
         """The operator's pod, once there is one."""
-        pods = json.loads(self.kubectl("get", "pods", "-n", HOME, "-o", "json"))["items"]
+        pods = read(self, "pods", HOME)
         operators = [
             pod
             for pod in pods

@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -114,22 +115,31 @@ class Giants(Fault):
         return response
 
 
-class Prober:
-    """Asks as kubelet does: a connection of its own each time, five seconds for the answer."""
+class InThreads:
+    """Works in threads of its own, from the beginning of a block to its end."""
 
-    def __init__(self, url: str, period: float = 1.0) -> None:
-        self._url, self._period = url, period
-        self.asked, self.failed = 0, []
+    def __init__(self, *works) -> None:
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
 
     def __enter__(self):
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *how):
         self._end.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join(60)
+
+
+class Prober(InThreads):
+    """Asks as kubelet does: a connection of its own each time, five seconds for the answer."""
+
+    def __init__(self, url: str, period: float = 1.0) -> None:
+        super().__init__(self._run)
+        self._url, self._period = url, period
+        self.asked, self.failed = 0, []
 
     def _run(self):
         while not self._end.wait(self._period):
@@ -142,7 +152,7 @@ class Prober:
                 self.failed.append(f"{error} after {time.monotonic() - began:.1f} s")
 
 
-class LeastOperator:
+class LeastOperator(InThreads):
     """An operator that does next to nothing, beside ours: it watches one namespace and writes twice
     to each job that comes.
 
@@ -151,21 +161,12 @@ class LeastOperator:
     """
 
     def __init__(self, cluster, namespace) -> None:
+        super().__init__(self._watch)
         self._client, self._namespace = Client(cluster.kubeconfig), namespace
         self._kind = cluster.admin.resources.get(
             api_version="mofa.dev/v1alpha1", kind="TrainingJob"
         )
         self._seen, self._changed = set(), threading.Condition()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *how):
-        self._end.set()
-        self._thread.join(60)
 
     def _watch(self):
         while not self._end.is_set():
@@ -339,24 +340,13 @@ ATTACKS = {
 """Attacks by name."""
 
 
-class Siege:
+class Siege(InThreads):
     """Attacks side by side, drawn by a seed."""
 
     def __init__(self, site, seed, at_once=40):
+        super().__init__(*(partial(self._run, number) for number in range(at_once)))
         self.attacker, self._seed = Attacker(site), seed
-        self._end = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(at_once)]  # fmt: skip
         self.faults = []
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *how):
-        self._end.set()
-        for thread in self._threads:
-            thread.join(60)
 
     def _run(self, number):
         random = Random(self._seed * 1000 + number)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import helm
 import pytest
-from advisor import Advisor, ours, until
+from advisor import Advisor, ours, read, until
 from foreign import READS
 from mofa_local import binaries
 from mofa_local.control_plane import ControlPlane
@@ -24,7 +24,6 @@ from mofa_local.real.machine import missing
 from mofa_local.real.node import GPU, LABELS, TOOLS, RealNode
 from mofa_local.real.supply import RAY, load_ray
 from pools import EXAMPLES
-from queued import read
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
@@ -350,8 +349,7 @@ class Site:
         """What there is of a job, and what the operator wrote last, for who has to find out."""
         pods = [
             (pod["metadata"]["name"], pod["metadata"].get("annotations"), pod["status"])
-            for pod in read(self.cluster, "pods", place)
-            if pod["metadata"]["name"].startswith(name)
+            for pod in self._pods(place, name)
         ]
         log = self.advisor.log.splitlines()
         lines = [line for line in log if name in line][-20:]
@@ -363,8 +361,7 @@ class Site:
         """The command line of the stub in the pods of a job, from the kernel."""
         ids = [
             status["containerID"].rpartition("/")[2]
-            for pod in read(self.cluster, "pods", place)
-            if pod["metadata"]["name"].startswith(name)
+            for pod in self._pods(place, name)
             for status in pod["status"].get("containerStatuses", ())
             if "containerID" in status
         ]
@@ -382,17 +379,15 @@ class Site:
 
     def gone(self, kind, place, name):
         self.cluster.kubectl("delete", kind, name, "-n", place, "--wait=false")
-        until(
-            lambda: (
-                not [
-                    pod
-                    for pod in read(self.cluster, "pods", place)
-                    if pod["metadata"]["name"].startswith(name)
-                ]
-            ),
-            SLOWLY,
-            f"the pods of {name} are gone",
-        )
+        until(lambda: not self._pods(place, name), SLOWLY, f"the pods of {name} are gone")
+
+    def _pods(self, place, name):
+        """The pods of a job, by the beginning of their names."""
+        return [
+            pod
+            for pod in read(self.cluster, "pods", place)
+            if pod["metadata"]["name"].startswith(name)
+        ]
 
 
 def no_real_node():

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from advisor import Advisor, condition, until
+from advisor import Advisor, condition, read, until
 from mofa_local import images, nodes
 from operator_objects import small_job
-from queued import read
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 import pytest
-from advisor import ours, until
+from advisor import ours, read, until
 from foreign import example, reading
 from kind_site import KindSite
 from mofa_local import nodes
@@ -30,7 +30,6 @@ from queued import (
     policy,
     profile,
     queues,
-    read,
     runtime,
     state,
     train_job,

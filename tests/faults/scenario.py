@@ -9,12 +9,12 @@ between two runs is the time.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from advisor import read
 from mofa_local import LocalStackError, nodes
 from mofa_local.processes import is_late
 from operator_objects import QUICK, small_job
@@ -167,7 +167,7 @@ def _is_outage(error: Exception) -> bool:
 
 def state(cluster: Any) -> State:
     """What stands: of every object our annotations and the status, without times."""
-    bodies = _items(cluster.kubectl("get", KINDS, "-n", PLACE, "-o", "json"))
+    bodies = read(cluster, KINDS, PLACE)
     return {
         f"{body['kind']}/{body['metadata']['name']}": _shown(body)
         for body in bodies
@@ -177,7 +177,7 @@ def state(cluster: Any) -> State:
 
 def is_answered(cluster: Any) -> bool:
     """Whether every TrainingJob has an outcome for the spec that it has now."""
-    jobs = _items(cluster.kubectl("get", "trainingjobs", "-n", PLACE, "-o", "json"))
+    jobs = read(cluster, "trainingjobs", PLACE)
     return all(
         (body.get("status") or {}).get("observedGeneration") == body["metadata"]["generation"]
         for body in jobs
@@ -186,8 +186,8 @@ def is_answered(cluster: Any) -> bool:
 
 def events(cluster: Any) -> set[tuple[str, str]]:
     """Which Events there are, as (object, reason)."""
-    listed = _items(cluster.kubectl("get", "events", "-n", PLACE, "-o", "json"))
-    elsewhere = _items(cluster.kubectl("get", "events", "-n", "default", "-o", "json"))
+    listed = read(cluster, "events", PLACE)
+    elsewhere = read(cluster, "events", "default")
     listed += (event for event in elsewhere if event["involvedObject"].get("name") == POOL)
     return {(event["involvedObject"].get("name"), event["reason"]) for event in listed} - EARLY
 
@@ -201,11 +201,6 @@ def difference(state: State, wanted: State) -> str:
     return "\n".join(
         [*lines[:12], *([f"... and {len(lines) - 12} more"] if len(lines) > 12 else [])]
     )
-
-
-def _items(text: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = json.loads(text)["items"]
-    return items
 
 
 def _is_here(body: Mapping[str, Any]) -> bool:

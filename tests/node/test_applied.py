@@ -7,8 +7,7 @@ import random
 import time
 
 import pytest
-from advisor import ours
-from queued import read
+from advisor import ours, read
 from started import (
     LAYOUTS,
     OWN,

@@ -5,9 +5,9 @@ what their processes were started with.
 import json
 
 import pytest
-from advisor import ours, until
+from advisor import ours, read, until
 from mofa_local.client import Refused
-from queued import CHECK, admission_check, queues, read, workload
+from queued import CHECK, admission_check, queues, workload
 from started import (
     OWN,
     SLOW,
