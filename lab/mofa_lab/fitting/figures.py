@@ -30,15 +30,16 @@ class Subject:
     """Rows whose errors are summed up in one line, and what they are held to."""
 
     name: str
-    """As the table calls it."""
+    """Name of the line in the table."""
     quantity: str
     """time or memory."""
     chosen: Choice
-    """Which rows."""
+    """The rows that belong to it."""
     by: tuple[str, ...]
     """What is left out when it is cross-validated; the first is what is quoted."""
     aim: Aim = (None, None, None)
-    """Median, mean and 90th percentile that are aimed at with the first of these left out."""
+    """Median, mean and 90th percentile that are aimed at where the first entry of `by` is left out.
+    """
 
 
 def _of(name: str, predicted: Iterable[str], part: Choice = lambda _: True) -> Choice:

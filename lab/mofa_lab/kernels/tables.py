@@ -52,7 +52,7 @@ class Calls:
     sizes: Mapping[str, Floats]
     """The other sizes."""
     seconds: Floats
-    """What was measured. [s]"""
+    """Measured times. [s]"""
     families: Texts
     """Family of shapes that is left out as one."""
     ids: Texts

@@ -30,8 +30,8 @@ _VOLUMES: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collective:
-    """One collective as its kernel tells it; the large side: input of a reduce-scatter, output of
-    an all-gather.
+    """What its kernel says of one collective. The size is that of the large side: the input of a
+    reduce-scatter, the output of an all-gather.
     """
 
     size: float = 0.0
@@ -55,13 +55,13 @@ class Message:
     """Collectives of one class, group size and message size."""
 
     kind: Class
-    """Class."""
+    """Operator class."""
     members: int
     """Ranks in the group."""
     size: float
     """Bytes of the whole tensor on one member. [B]"""
     count: int
-    """How many."""
+    """Number of collectives."""
     fastest: float
     """Shortest time: the least that waits for others. [s]"""
     median: float

@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 class EventKind(IntEnum):
-    """What an event is."""
+    """What an event of a profiler's trace records."""
 
     KERNEL = 0
     COPY = 1

@@ -47,7 +47,7 @@ class Op:
     stream: int
     """Lane."""
     collective: Collective
-    """What a collective says of itself."""
+    """What the kernel of a collective says of it; nothing where the kernel computes."""
     dims: Any
     """Input shapes of its operator; None = not recorded."""
 

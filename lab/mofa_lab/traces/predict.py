@@ -44,7 +44,7 @@ class TracedRun:
     seconds: float
     """Measured step time."""
     rebuilt: float
-    """The same from its own templates."""
+    """Step time as its own templates give it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,15 +52,15 @@ class Prediction:
     """Step time of the layout that is asked for. [s]"""
 
     seconds: float
-    """Target."""
+    """Predicted step time."""
     lower: float
     """Lower end of the band."""
     upper: float
     """Upper end."""
     analytical: float
-    """What the model says with the constants that the trace taught."""
+    """Step time by the model, with the constants that the trace taught."""
     untaught: float
-    """What it says with those that the layout came with."""
+    """Step time by the model, with the constants that the layout came with."""
     path: dict[str, float]
     """Critical path."""
 

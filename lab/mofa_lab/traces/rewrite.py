@@ -38,7 +38,7 @@ class Rewrite:
     old: Layout
     """The traced layout."""
     new: Layout
-    """The other one."""
+    """The layout that is asked for."""
 
     def graph(self) -> Graph:
         """Graph of one step of the new layout."""

@@ -208,9 +208,9 @@ class Row:
     what: str
     """A state, or `lost to` a cause."""
     true: float
-    """[node d]"""
+    """What the generator of the history recorded. [node d]"""
     told: float
-    """[node d]"""
+    """What the operator's account says. [node d]"""
 
     @property
     def off(self) -> float:

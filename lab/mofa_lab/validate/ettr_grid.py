@@ -55,7 +55,7 @@ READS: Final = ((0, 0, 0), (0, 1, 1), (0, 1, 2))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Regime:
-    """One point of the grid."""
+    """One case of the grid: a job, its failures and its checkpoints."""
 
     number: int
     """Its place in the grid; also the seed of its simulation."""
@@ -74,15 +74,15 @@ class Compared:
     """A regime with its three figures."""
 
     regime: Regime
-    """Which."""
+    """The case of the grid."""
     exact: Ratio
-    """Exact model. [1]"""
+    """ETTR by the exact model. [1]"""
     simulated: Ratio
-    """Simulator. [1]"""
+    """ETTR by the simulator. [1]"""
     error: Ratio
-    """Its standard error. [1]"""
+    """Standard error of the simulated ETTR. [1]"""
     paper: Ratio
-    """The paper's form, of the last tier. [1]"""
+    """ETTR by the paper's form, of the last tier. [1]"""
 
     @property
     def z(self) -> float:

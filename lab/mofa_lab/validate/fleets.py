@@ -30,11 +30,11 @@ class FleetScore:
     """How forecasts of one fleet did."""
 
     fleet: str
-    """Which."""
+    """Name of the fleet."""
     days: int
-    """How far they looked. [d]"""
+    """Days ahead that the forecasts look. [d]"""
     forecasts: int
-    """How many. [1]"""
+    """Number of forecasts. [1]"""
     covered: float
     """Share of the bands of 90 % that held. [1]"""
     width: float

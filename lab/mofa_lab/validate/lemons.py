@@ -38,13 +38,13 @@ class LemonScore:
 
     fleet: str
     origins: int
-    """Moments at which was looked. [1]"""
+    """Moments at which bad nodes were looked for. [1]"""
     advised: int
     """Nodes that were named, over all origins. [1]"""
     expected: float
-    """Failures that were said to come of them. [1]"""
+    """Failures that were forecast for these nodes. [1]"""
     came: float
-    """Failures that came. [1]"""
+    """Failures that these nodes had. [1]"""
     usual: float
     """Failures of as many usual nodes in the same weeks. [1]"""
 

@@ -123,7 +123,7 @@ class PaperRun:
     after: float
     """The same after the calibrating run of its device. [1]"""
     calibrates: bool
-    """Whether it is that run."""
+    """Whether it is the calibrating run of its device."""
     peak: float
     """Predicted peak of the fullest device. [B]"""
     limit: float

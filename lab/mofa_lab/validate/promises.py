@@ -136,7 +136,7 @@ class FleetYears:
     """Years of a real fleet, each judged at its own mean rate."""
 
     fleet: str
-    """Which."""
+    """Name of the fleet."""
     years: int
     """Stretches of 365 days of each system, which begin a month apart. [1]"""
     false_verdicts: float

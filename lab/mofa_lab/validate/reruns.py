@@ -84,7 +84,7 @@ class Rerun:
     change: str
     """A name of `CHANGES`."""
     predicted: Remedy | None
-    """The answer; None = the change is not advised (no lemon is sure)."""
+    """The predicted gain; None = the change is not advised, because no lemon is sure."""
     gained: float
     """GPU-hours that the rerun kept more. [h]"""
 
@@ -314,13 +314,13 @@ class Agreement:
 
     change: str
     histories: int
-    """Histories in which it was said. [1]"""
+    """Histories in which the change was advised. [1]"""
     told: float
-    """Mean gain that was said. [h]"""
+    """Mean predicted gain. [h]"""
     gained: float
     """Mean gain of the reruns. [h]"""
     noise: float
-    """Standard deviation of the reruns around what was said. [h]"""
+    """Standard deviation of the reruns' gains around the predicted ones. [h]"""
     held: float
     """Share of the bands of 80 % that held. [1]"""
     not_advised: int
@@ -334,7 +334,7 @@ class Agreement:
 
 
 def agreements(reruns_made: Sequence[Rerun]) -> list[Agreement]:
-    """One row a change."""
+    """How predicted and rerun gains agree, one row for each change."""
     rows = []
     for name in dict.fromkeys(rerun.change for rerun in reruns_made):
         of_change = [rerun for rerun in reruns_made if rerun.change == name]
