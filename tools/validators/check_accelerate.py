@@ -13,17 +13,14 @@ import functools
 import gc
 import os
 import sys
-import tempfile
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import cpuinfo
 import torch
-from common import begin_fake_groups, serve
+from common import begin_fake_groups, fake_processes, files_of, serve
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 BEFORE = dict(os.environ)
 NODE = 8
@@ -39,10 +36,7 @@ def validate(launch: dict[str, Any]) -> None:
     from accelerate.state import AcceleratorState, GradientState
     from deepspeed.runtime.sequence_parallel import parallel_state_sp
 
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for name, text in launch["files"].items():
-            Path(name).write_text(text, encoding="utf-8")
+    with files_of(launch):
         try:
             variables = launched(launch)
             os.environ |= {
@@ -52,12 +46,9 @@ def validate(launch: dict[str, Any]) -> None:
                 "WORLD_SIZE": str(launch["gpus"]),
             }
             os.environ |= {"ACCELERATE_TORCH_DEVICE": "cpu", "ACCELERATE_BYPASS_DEVICE_MAP": "true"}
-            torch.distributed.init_process_group(
-                backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
-            )
-            started(launch)
+            with fake_processes(launch["gpus"]):
+                started(launch)
         finally:
-            os.chdir("/")
             os.environ.clear()
             os.environ |= BEFORE
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
@@ -65,8 +56,6 @@ def validate(launch: dict[str, Any]) -> None:
             parallel_state_sp._SEQUENCE_PARALLEL_GROUP = None  # noqa: SLF001
             parallel_state_sp._SEQUENCE_DATA_PARALLEL_GROUP = None  # noqa: SLF001
             _clear_sharding_prop_cache()  # it holds groups by the names that they had
-            if torch.distributed.is_initialized():
-                torch.distributed.destroy_process_group()
 
 
 def launched(launch: dict[str, Any]) -> dict[str, str]:

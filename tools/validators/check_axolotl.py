@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common import serve
+from common import files_of, serve
 from own import use
 
 os.environ |= {"AXOLOTL_DO_NOT_TRACK": "1", "DO_NOT_TRACK": "1"}
@@ -32,10 +30,7 @@ def validate(launch: dict[str, Any]) -> None:
     from transformers import AutoConfig
 
     (name,) = launch["arguments"]
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for file, text in launch["files"].items():
-            Path(file).write_text(text, encoding="utf-8")
+    with files_of(launch):
         os.environ["WORLD_SIZE"] = str(launch["gpus"])
         small = AutoConfig.for_model(**launch["model"])
         capabilities = (GPU | {"n_gpu": launch["gpus"]}, {"torch_version": "2.10.0"})
@@ -53,7 +48,6 @@ def validate(launch: dict[str, Any]) -> None:
             ):
                 load_cfg(name)
         finally:
-            os.chdir("/")
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
             distributed.distributed_state = None  # each launch is a process of its own
             os.environ.clear()

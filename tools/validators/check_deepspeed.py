@@ -9,31 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
-from common import serve
-from torch.testing._internal.distributed.fake_pg import FakeStore
+from common import fake_processes, files_of, serve
 
 
 def validate(launch: dict[str, Any]) -> None:
     """Raise what transformers or DeepSpeed raises."""
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
-    torch.distributed.init_process_group(
-        backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
-    )
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            for name, text in launch["files"].items():
-                Path(name).write_text(text, encoding="utf-8")
-            started(launch)
-    finally:
-        os.chdir("/")
-        torch.distributed.destroy_process_group()
+    with fake_processes(launch["gpus"]), files_of(launch):
+        started(launch)
 
 
 def started(launch: dict[str, Any]) -> None:

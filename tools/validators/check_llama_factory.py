@@ -10,13 +10,11 @@ import functools
 import gc
 import os
 import sys
-import tempfile
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common import begin_fake_groups, serve
+from common import begin_fake_groups, fake_processes, files_of, serve
 from own import use
 
 BEFORE = dict(os.environ)
@@ -24,29 +22,20 @@ BEFORE = dict(os.environ)
 
 def validate(launch: dict[str, Any]) -> None:
     """Raise what LLaMA-Factory, transformers or DeepSpeed raises."""
-    import torch
     from accelerate.state import AcceleratorState, GradientState
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     (name,) = launch["arguments"]
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for file, text in launch["files"].items():
-            Path(file).write_text(text, encoding="utf-8")
+    with files_of(launch):
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
         os.environ |= {"ACCELERATE_TORCH_DEVICE": "cpu", "ACCELERATE_BYPASS_DEVICE_MAP": "true"}
-        torch.distributed.init_process_group(
-            backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
-        )
         try:
-            parsed(name, launch)
+            with fake_processes(launch["gpus"]):
+                parsed(name, launch)
         finally:
-            os.chdir("/")
             os.environ.clear()
             os.environ |= BEFORE
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
             GradientState._reset_state()  # noqa: SLF001
-            torch.distributed.destroy_process_group()
 
 
 def parsed(name: str, launch: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common import begin_fake_groups, serve
+from common import begin_fake_groups, fake_processes, serve
 
 
 def validate(launch: dict[str, Any]) -> None:
@@ -68,19 +68,13 @@ def transformers(launch: dict[str, Any], folder: str) -> None:
     """The program's arguments, and the model that it builds, on the meta device."""
     import torch
     from deepspeed import comm
-    from torch.testing._internal.distributed.fake_pg import FakeStore
     from transformers import AutoConfig, AutoModelForCausalLM
 
     comm.comm.cdb = None
     program = module(f"{folder}/pretrain.py")
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
-    torch.distributed.init_process_group(
-        backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
-    )
-    try:
+    with fake_processes(launch["gpus"]):
         given = parsed(program, launch)
-    finally:
-        torch.distributed.destroy_process_group()
     config = AutoConfig.for_model(**json.loads(Path(given.model).read_text("utf-8")))
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(config)

@@ -17,8 +17,7 @@ from unittest import mock
 
 import recipes
 import torch
-from common import serve
-from torch.testing._internal.distributed.fake_pg import FakeStore
+from common import fake_processes, serve
 
 MADE: dict[str, Any] = {}
 """Models that were made, by their configurations."""
@@ -48,18 +47,13 @@ def validate(launch: dict[str, Any]) -> None:
         pipelining_fn=lambda *_, **given: stages(expected, **given),
         parallelize_fn=enough,
     )
-    torch.distributed.init_process_group(
-        backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
-    )
-    try:
-        with (
-            contextlib.suppress(Enough),
-            mock.patch.object(metrics, "build_device_memory_monitor"),
-            mock.patch.object(kind, "build", functools.partialmethod(once, kind.build)),
-        ):
-            Trainer(config)
-    finally:
-        torch.distributed.destroy_process_group()
+    with (
+        fake_processes(launch["gpus"]),
+        contextlib.suppress(Enough),
+        mock.patch.object(metrics, "build_device_memory_monitor"),
+        mock.patch.object(kind, "build", functools.partialmethod(once, kind.build)),
+    ):
+        Trainer(config)
 
 
 def once(config: Any, build: Any) -> Any:

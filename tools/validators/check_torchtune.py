@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from functools import cache, partial
 from importlib import import_module, util
 from pathlib import Path
@@ -18,7 +17,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from common import serve
+from common import fake_processes, files_of, serve
 from own import use
 
 BEFORE = dict(os.environ)
@@ -27,38 +26,31 @@ NODE = 8
 
 def validate(launch: dict[str, Any]) -> None:
     """Raise what torchtune raises."""
-    import torch
     from omegaconf import OmegaConf
-    from torch.testing._internal.distributed.fake_pg import FakeStore
     from torchtune import config
     from torchtune._cli.tune import TuneCLIParser
 
     gpus = launch["gpus"]
     words = ["--nnodes", str(max(1, gpus // NODE)), "--nproc-per-node", str(min(gpus, NODE))]
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for file, text in launch["files"].items():
-            Path(file).write_text(text, encoding="utf-8")
+    with files_of(launch):
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(gpus)}
-        torch.distributed.init_process_group(
-            backend="fake", store=FakeStore(), rank=0, world_size=gpus
-        )
         try:
             # Words that are no option of torchrun stay the recipe's.
-            with mock.patch("sys.argv", [*launch["starter"], *words, *launch["arguments"]]):
+            with (
+                fake_processes(gpus),
+                mock.patch("sys.argv", [*launch["starter"], *words, *launch["arguments"]]),
+            ):
                 args = TuneCLIParser().parse_args()
-            assert args.recipe == launch["arguments"][0], args.recipe
-            assert args.recipe_args == launch["arguments"][1:], args.recipe_args
-            cfg = OmegaConf.load(launch["arguments"][-1])
-            config.validate(cfg)
-            cfg.device, cfg.log_peak_memory_stats = "cpu", False
-            begun(args.recipe, cfg)
-            shared(cfg, gpus)
+                assert args.recipe == launch["arguments"][0], args.recipe
+                assert args.recipe_args == launch["arguments"][1:], args.recipe_args
+                cfg = OmegaConf.load(launch["arguments"][-1])
+                config.validate(cfg)
+                cfg.device, cfg.log_peak_memory_stats = "cpu", False
+                begun(args.recipe, cfg)
+                shared(cfg, gpus)
         finally:
-            os.chdir("/")
             os.environ.clear()
             os.environ |= BEFORE
-            torch.distributed.destroy_process_group()
 
 
 def begun(name: str, cfg: Any) -> None:

@@ -14,8 +14,9 @@ import io
 import json
 import os
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,34 @@ def _verdict(
         text = " ".join(str(error).split()) or str(last.line)
         return f"{Path(last.filename).name}:{last.name}: {type(error).__name__}: {text}"[:400]
     return None
+
+
+@contextlib.contextmanager
+def files_of(launch: dict[str, Any]) -> Iterator[None]:
+    """Work in a folder that holds the files of a launch and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for name, text in launch["files"].items():
+                Path(name).write_text(text, encoding="utf-8")
+            yield
+        finally:
+            os.chdir("/")
+
+
+@contextlib.contextmanager
+def fake_processes(count: int, rank: int = 0) -> Iterator[None]:
+    """Be one process of a job of so many: PyTorch's process groups are its fake ones."""
+    import torch
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group(
+        backend="fake", store=FakeStore(), rank=rank, world_size=count
+    )
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def begin_fake_groups(*_: Any, **__: Any) -> None:
