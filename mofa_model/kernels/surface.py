@@ -12,7 +12,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,29 +123,32 @@ class Surface:
 
     def seconds(self, calls: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls. [s]"""
-        base, shares = self.cell(calls)
+        places = self.places(calls)
+        lowest = self.lowest_corner(places)
+        base = np.ravel_multi_index(lowest, self.corrections.shape)
         near = self._flat[np.add.outer(self.offsets, base)]
-        for share in reversed(shares):
-            low = near[::2]
-            near = (near[1::2] - low) * share + low
+        for place, low in zip(reversed(places), reversed(lowest), strict=True):
+            below = near[::2]
+            near = (near[1::2] - below) * (place - low) + below
         least = np.maximum(
             np.divide(calls.flops, sheet.peak), np.divide(calls.link_bytes, sheet.link)
         )
         time: Seconds = np.maximum(self.law.seconds(calls, sheet) * np.exp2(near[0]), least)
         return time
 
-    def cell(self, calls: CallWork) -> tuple[Places, list[Floats]]:
-        """Place in the table of the lowest corner around each call, and the share of the cell that
-        lies below the call.
-        """
-        base: Any = np.zeros((), dtype=np.intp)
-        shares: list[Floats] = []
-        for axis, logs, steps in zip(calls.axis_values, self._logs, self._steps, strict=True):
-            place = np.interp(np.log2(np.asarray(axis, dtype=float)), logs, steps)
-            low = np.minimum(np.asarray(place).astype(np.intp), len(logs) - 2)
-            base = base * len(logs) + low
-            shares.append(place - low)
-        return base, shares
+    def places(self, calls: CallWork) -> list[Floats]:
+        """Place of each call along every axis of the table, counted in knots from the first."""
+        return [
+            np.asarray(np.interp(np.log2(np.asarray(axis, dtype=float)), logs, steps))
+            for axis, logs, steps in zip(calls.axis_values, self._logs, self._steps, strict=True)
+        ]
+
+    def lowest_corner(self, places: list[Floats]) -> tuple[Places, ...]:
+        """The knots below each place, of the cell of the table in which it lies."""
+        return tuple(
+            np.minimum(place.astype(np.intp), len(axis) - 2)
+            for place, axis in zip(places, self.knots, strict=True)
+        )
 
     @cached_property
     def _logs(self) -> tuple[Floats, ...]:

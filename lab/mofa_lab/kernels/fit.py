@@ -159,9 +159,12 @@ def _sought(places: Floats, left: Floats, most: int) -> tuple[float, ...]:
 
 def _corners(surface: Surface, work: CallWork) -> tuple[list[Places], list[Floats]]:
     """Positions of the table's entries around each call, and their weights, which add up to 1."""
-    base, shares = surface.cell(work)
+    places = surface.places(work)
+    lowest = surface.lowest_corner(places)
+    base = np.ravel_multi_index(lowest, surface.corrections.shape)
     weight: list[Floats] = [np.ones(())]
-    for share in shares:
+    for place, low in zip(places, lowest, strict=True):
+        share = place - low
         weight = [old * part for old in weight for part in (1.0 - share, share)]
     return [base + offset for offset in surface.offsets], weight
 
