@@ -255,8 +255,8 @@ def _api(text: str, *, as_watch: bool) -> None:
 
 
 def _log(path: str) -> None:
+    from mofa_operator.trainer.facts import Facts
     from mofa_operator.trainer.formats import Reader
-    from mofa_operator.trainer.job import Facts
     from mofa_operator.trainer.progress import Progress, with_line
 
     reader, progress = Reader(), Progress()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from mofa_model.errors import UnknownName
-from mofa_operator.trainer.job import Facts
+from mofa_operator.trainer.facts import Facts
 
 _NUMBER: Final = r"[0-9][0-9,_]{0,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,2})?[KMBT]?"
 _THOUSANDS: Final = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 
+from mofa_operator.trainer.facts import Facts
 from mofa_operator.trainer.formats import Line
-from mofa_operator.trainer.job import Facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

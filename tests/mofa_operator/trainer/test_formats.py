@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mofa_model.calibrate.runs import step_seconds
 from mofa_model.errors import UnknownName
+from mofa_operator.trainer.facts import Facts
 from mofa_operator.trainer.formats import FAMILIES, Line, Reader
-from mofa_operator.trainer.job import Facts
 from mofa_operator.trainer.progress import Progress, speed, with_line
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"

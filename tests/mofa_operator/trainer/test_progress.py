@@ -3,8 +3,8 @@
 import pytest
 
 from mofa_operator.snapshot import SHAPE
+from mofa_operator.trainer.facts import Facts
 from mofa_operator.trainer.formats import Line, Reader
-from mofa_operator.trainer.job import Facts
 from mofa_operator.trainer.progress import Progress, with_line
 from mofa_operator.trainer.serve import LogExporter
 
