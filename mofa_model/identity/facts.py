@@ -52,44 +52,49 @@ _MODEL: Final = (
     "partial_pretrain", "pretrain", "model_variant", "model_recipe_name", "recipe", "factory",
     "config_name", "config", "flavor", "model_type", "architecture",
 )  # fmt: skip
-_SEQUENCE: Final = (
-    "seq_length", "max_seq_length", "max_seq_len", "max_sequence_length", "sequence_length",
-    "sequence_len", "seq_len", "seqlen", "model_max_length", "max_target_length",
-    "max_context_width", "max_length", "maxlen", "max_len", "cutoff_len", "block_size",
-    "context_length", "encoder_seq_length", "train_seq_length", "max_model_length",
-    "context_len", "seq_size", "ctx_len", "max_ctx_len", "max_tokens_per_sample",
-    "packed_sequence_size",
-)  # fmt: skip
-_GLOBAL: Final = (
-    "global_batch_size", "global_train_batch_size", "total_batch_size",
-    "total_train_batch_size", "effective_batch_size", "gbs", "global_batch",
-    "batch_size_global",
-)  # fmt: skip
-_MICRO: Final = (
-    "per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size",
-    "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu",
-    "micro_train_batch_size", "mbs", "batch_size_training", "local_batch_size", "micro_batch",
-    "device_batch_size", "batch_size_per_device", "batch_size_per_gpu", "per_device_train_bs",
-    "max_train_batch_size_per_gpu", "train_micro_batch_size", "micro_batch_size_per_gpu",
-    "max_per_device_train_batch_size",
-)  # fmt: skip
-ACCUMULATION: Final = (
-    "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
-    "accumulate_grad_batches", "gradient_accumulation", "grad_acc_steps",
-    "batch_accumulation_per_replica", "accumulation_steps", "grad_accumulation_steps",
-    "grad_accum", "accum_steps", "gradient_accumulate_every", "accumulate_steps", "gas",
-)  # fmt: skip
-"""Names of the number of micro-batches that a rank runs before the optimizer steps."""
-_SAVE: Final = (
-    "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency",
-    "checkpoint_interval", "checkpoint_period", "save_freq", "checkpoint_save_steps",
-    "save_every_n_steps", "interval_steps",
-)  # fmt: skip
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "seq": (
+        "seq_length", "max_seq_length", "max_seq_len", "max_sequence_length", "sequence_length",
+        "sequence_len", "seq_len", "seqlen", "model_max_length", "max_target_length",
+        "max_context_width", "max_length", "maxlen", "max_len", "cutoff_len", "block_size",
+        "context_length", "encoder_seq_length", "train_seq_length", "max_model_length",
+        "context_len", "seq_size", "ctx_len", "max_ctx_len", "max_tokens_per_sample",
+        "packed_sequence_size",
+    ),
+    "global_batch": (
+        "global_batch_size", "global_train_batch_size", "total_batch_size",
+        "total_train_batch_size", "effective_batch_size", "gbs", "global_batch",
+        "batch_size_global",
+    ),
+    "micro_batch": (
+        "per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size",
+        "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu",
+        "micro_train_batch_size", "mbs", "batch_size_training", "local_batch_size", "micro_batch",
+        "device_batch_size", "batch_size_per_device", "batch_size_per_gpu", "per_device_train_bs",
+        "max_train_batch_size_per_gpu", "train_micro_batch_size", "micro_batch_size_per_gpu",
+        "max_per_device_train_batch_size",
+    ),
+    "accumulation": (
+        "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
+        "accumulate_grad_batches", "gradient_accumulation", "grad_acc_steps",
+        "batch_accumulation_per_replica", "accumulation_steps", "grad_accumulation_steps",
+        "grad_accum", "accum_steps", "gradient_accumulate_every", "accumulate_steps", "gas",
+    ),
+    "interval": (
+        "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency",
+        "checkpoint_interval", "checkpoint_period", "save_freq", "checkpoint_save_steps",
+        "save_every_n_steps", "interval_steps",
+    ),
+    "lora_rank": (
+        "lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r",
+    ),
+    **DEGREE_WORDS, **SIZE_WORDS,
+}  # fmt: skip
+"""Keys under which trainers have the whole numbers of a training, by fact."""
 _STEPS: Final = (
     "train_iters", "max_steps", "train_steps", "max_train_steps", "training_steps", "total_steps",
     "num_training_steps", "max_iters",
 )  # fmt: skip
-_RANK: Final = ("lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r")
 _ADAPTERS: Final = (
     "use_lora", "use_peft", "finetuning_type", "train_type", "adapter", "peft_method",
     "peft_scheme", "peft_type", "enable_lora", "lora",
@@ -174,9 +179,9 @@ def read_facts(sources: FactSources) -> FactSheet:
         sizes = {name: fact.value for name, fact in shape.items()}
         facts["shape"] = Fact(sizes | rest, shape["layers"].source)
     for name, keys in (
-        ("sequence_length", _SEQUENCE),
-        ("accumulation", ACCUMULATION),
-        ("checkpoint_interval", _SAVE),
+        ("sequence_length", WORDS["seq"]),
+        ("accumulation", WORDS["accumulation"]),
+        ("checkpoint_interval", WORDS["interval"]),
         ("steps", _STEPS),
     ):
         if fact := whole_number(settings, keys, disagree, name.replace("_", " ")):
@@ -202,7 +207,8 @@ def _of_adapters(facts: dict[str, Fact], settings: Sequence[Setting], trainer: s
     """Rank, layers and frozen format of adapters, or that there are some of which nobody says
     the rank.
     """
-    rank, adapters = whole_number(settings, _RANK) or _rank(settings), _adapters(settings)
+    rank = whole_number(settings, WORDS["lora_rank"]) or _rank(settings)
+    adapters = _adapters(settings)
     if rank is None and adapters is not None and trainer in _RANKS:
         rank = Fact(_RANKS[trainer], f"{adapters.source}: the default of {trainer}")
     if rank is None:
@@ -342,9 +348,9 @@ def _batches(facts: dict[str, Fact], sources: FactSources, disagree: list[str]) 
     """The global batch and that of one device, by the options that say them."""
     settings = sources.settings
     deepspeed = _OF_DEEPSPEED & {item.key for item in settings if item.origin == "file"}
-    if fact := whole_number(settings, _GLOBAL, disagree, "global batch"):
+    if fact := whole_number(settings, WORDS["global_batch"], disagree, "global batch"):
         facts["global_batch"] = fact
-    if fact := whole_number(settings, _MICRO, disagree, "micro batch"):
+    if fact := whole_number(settings, WORDS["micro_batch"], disagree, "micro batch"):
         facts["micro_batch"] = fact
         # MBS and BS, as examples of Megatron-LM call them
         if whole := whole_number(settings, ("bs",)):

@@ -12,7 +12,7 @@ from typing import Final
 
 from mofa_model.identity.commands import ProgramCall
 from mofa_model.identity.fact import OFF, Fact, number
-from mofa_model.identity.facts import ACCUMULATION
+from mofa_model.identity.facts import WORDS
 from mofa_model.identity.settings import OTHER_PARTS, Setting
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.records import dataclass
@@ -33,7 +33,9 @@ def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
 def keys_of(trainer: str) -> Mapping[str, Sequence[str]]:
     """Keys of each fact, in a trainer's words."""
     tables = _tables()
-    return {"accumulation": ACCUMULATION, **tables["any"], **tables.get(trainer, {})}
+    behind = tables["any"]
+    every = {fact: (*WORDS.get(fact, ()), *behind.get(fact, ())) for fact in {**WORDS, **behind}}
+    return {**every, **tables.get(trainer, {})}
 
 
 @dataclass(frozen=True, kw_only=True)

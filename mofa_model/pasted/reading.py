@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from mofa_model.identity.classes import LANGUAGE_MODELS, OTHER_MODELS
 from mofa_model.identity.commands import Contents, ProgramCall, TextFile
 from mofa_model.identity.fact import Fact
-from mofa_model.identity.facts import ACCUMULATION
+from mofa_model.identity.facts import WORDS
 from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting, file_settings
 from mofa_model.pasted import machines
@@ -163,7 +163,7 @@ def _merged(
     trainer = next(own, next(iter(trainers), ""))
     settings = tuple(setting for reading in readings for setting in reading.settings)
     is_open = "accumulation" not in facts and any(
-        setting.key in ACCUMULATION and unknown(setting.value) for setting in settings
+        setting.key in WORDS["accumulation"] and unknown(setting.value) for setting in settings
     )
     _derive(facts, trainer, is_batch_open=is_open)
     commands = (reading.command for reading in readings if reading.command is not None)
