@@ -6,7 +6,7 @@ harmless, or off: a field that nobody knows may change the cost where it switche
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -130,16 +130,8 @@ class Fields:
 
     def words(self, name: str, length: int, legal: Sequence[str]) -> list[str] | None:
         """A list with a known word for each layer; None where the file has none."""
-        value = self.value(name)
-        if value is None:
-            return None
-        if not (
-            isinstance(value, list)
-            and len(value) == length
-            and all(word in legal for word in value)
-        ):
-            raise self.bad(f"a list of {length} words, each {' or '.join(legal)}", name)
-        return value
+        what = f"words, each {' or '.join(legal)}"
+        return self._list(name, length, what, lambda word: word in legal)
 
     def places(self, name: str, most: int, *, counted_from: int = 0) -> frozenset[int] | None:
         """A list of layers by their number, the first one called `counted_from`; None where the
@@ -162,16 +154,21 @@ class Fields:
         """A list with 1 for each layer that has something and 0 for each other; None where the file
         has none.
         """
+        flags = self._list(
+            name, length, "numbers, each 0 or 1", lambda flag: type(flag) is int and flag in (0, 1)
+        )
+        return None if flags is None else [flag == 1 for flag in flags]
+
+    def _list(
+        self, name: str, length: int, what: str, is_legal: Callable[[Any], bool]
+    ) -> list[Any] | None:
+        """A list of so many values, each legal; None where the file has none."""
         value = self.value(name)
         if value is None:
             return None
-        if not (
-            isinstance(value, list)
-            and len(value) == length
-            and all(type(flag) is int and flag in (0, 1) for flag in value)
-        ):
-            raise self.bad(f"a list of {length} numbers, each 0 or 1", name)
-        return [flag == 1 for flag in value]
+        if not (isinstance(value, list) and len(value) == length and all(map(is_legal, value))):
+            raise self.bad(f"a list of {length} {what}", name)
+        return value
 
     def only(self, name: str, *values: Any) -> None:
         """Refuse a field that has another value than those that are modelled."""

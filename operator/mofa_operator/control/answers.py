@@ -141,8 +141,8 @@ class ModelPool:
         wanted: Wanted = _always,
     ) -> Answer:
         """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` in its turn."""
-        digest, lane = self._digest(self._answer, question), _PEOPLE if urgent else _ROUTINE
-        answer: Answer = await self._ask(digest, self._answer, question, lane, namespace, wanted)
+        lane = _PEOPLE if urgent else _ROUTINE
+        answer: Answer = await self._ask(self._answer, question, lane, namespace, wanted)
         return answer
 
     async def unsearched(
@@ -154,10 +154,8 @@ class ModelPool:
         wanted: Wanted = _always,
     ) -> Answer:
         """What is known of the answer without a search; raises as `answer` does."""
-        digest, lane = self._digest(self._unsearched, question), _PEOPLE if urgent else _ROUTINE
-        answer: Answer = await self._ask(
-            digest, self._unsearched, question, lane, namespace, wanted
-        )
+        lane = _PEOPLE if urgent else _ROUTINE
+        answer: Answer = await self._ask(self._unsearched, question, lane, namespace, wanted)
         return answer
 
     async def view(self, question: Question) -> AdviceView | Refusal | None:
@@ -167,7 +165,7 @@ class ModelPool:
         if digest not in self._view.results and digest not in self._requests and pages >= VIEWS:
             raise Outdated
         view: AdviceView | Refusal | None = await self._ask(
-            digest, self._view, question, _PAGE, "", _always
+            self._view, question, _PAGE, "", _always
         )
         return view
 
@@ -175,15 +173,10 @@ class ModelPool:
         return hashlib.blake2b(self._bytes_of(question), digest_size=16, person=work.name).digest()
 
     async def _ask(
-        self,
-        digest: bytes,
-        work: _Work,
-        question: Question,
-        lane: int,
-        namespace: str,
-        wanted: Wanted,
+        self, work: _Work, question: Question, lane: int, namespace: str, wanted: Wanted
     ) -> Any:
         """The result; a waiting question moves forward where it has become more urgent."""
+        digest = self._digest(work, question)
         if digest in work.results:
             return work.results[digest]
         request = self._requests.get(digest)
