@@ -309,7 +309,7 @@ def _of_json(source: TextFile) -> list[Setting]:
             found = source.text.find(quoted, found + 1)
         if found >= 0:
             line += source.text.count("\n", at, found)
-            at = found
+            at = found + len(quoted)
         return source.line(line)
 
     try:

@@ -10,7 +10,7 @@ from each import each
 
 from mofa_model.identity import JobClass, identify, masked
 from mofa_model.identity.commands import Contents, TextFile, read_text
-from mofa_model.identity.settings import settings_of
+from mofa_model.identity.settings import file_settings, settings_of
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.surroundings import surroundings
 
@@ -411,6 +411,36 @@ def test_four_times_as_many_settings_of_a_file_take_no_more_than_eight_times_as_
         return took
 
     assert min(seconds(3200) for _ in range(3)) < 8 * min(seconds(800) for _ in range(3))
+
+
+def places_in(text, form):
+    """Path, value and line of each setting of a file."""
+    settings = file_settings(TextFile("f", text, "f", mark=":"), form, {})
+    return [(one.path, one.value, int(one.where.rpartition(":")[2])) for one in settings]
+
+
+def test_a_setting_stands_on_its_own_line_whatever_stands_above_it():
+    """The first line with the key and the value was told, also that of another section."""
+    assert places_in("eval:\n  mbs: 8\ntrain:\n  mbs: 8\n", "yaml") == [
+        ("eval.mbs", "8", 2),
+        ("train.mbs", "8", 4),
+    ]
+    assert places_in('{"x": {\n "x": "y",\n\t"y": null},\n "y": 3}', "json") == [
+        ("x.x", "y", 2),
+        ("y", "3", 4),
+    ]
+
+
+def test_of_a_key_that_is_given_twice_the_last_counts_and_a_merged_one_counts_least():
+    text = "base: &b {tp: 1, pp: 2}\nrun:\n  <<: *b\n  tp: 4\n  tp: 8\n"
+    assert places_in(text, "yaml")[2:] == [("run.tp", "8", 5), ("run.pp", "2", 1)]
+
+
+def test_aliases_of_aliases_end():
+    """Twelve lines of aliases would be a billion settings, and one that merges itself no end."""
+    lines = [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 12)]
+    assert len(places_in("\n".join(["a0: &a0 {x: 1}", *lines]), "yaml")) <= 6000
+    assert places_in("a: &a\n  b: 1\n  <<: *a\n", "yaml")
 
 
 def test_a_value_of_a_branch_counts_where_the_branch_is_surely_taken():
