@@ -46,6 +46,16 @@ DEGREE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """Keys under which trainers have degrees of parallelism."""
+PRECISION_SWITCHES: Final = (
+    "bf16", "pure_bf16", "use_bf16", "enable_bf16", "fp16", "use_fp16",
+)  # fmt: skip
+"""Switches under which trainers have a precision."""
+DTYPE_WORDS: Final = (
+    "mixed_precision", "precision", "plugins", "mp", "mixed_precision_param", "param_dtype",
+    "compute_dtype", "dtype", "torch_dtype", "model_dtype", "mixed_precision_dtype", "data_type",
+    "torch_dtype_str", "trainer_precision", "weight_dtype", "mx", "bnb_4bit_compute_dtype",
+)  # fmt: skip
+"""Keys under which trainers have the type of their products."""
 OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
 """Values of a switch that is off."""
 

@@ -11,8 +11,10 @@ from mofa_model.errors import InputError
 from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.fact import (
     DEGREE_WORDS,
+    DTYPE_WORDS,
     OFF,
     ORIGINS,
+    PRECISION_SWITCHES,
     TOKENIZER_WORDS,
     Fact,
     number,
@@ -104,18 +106,10 @@ _EVERY_LINEAR: Final = "lora_target_linear"
 _FOUR_BITS: Final = (
     "load_in_4bit", "qlora", "use_qlora", "quantization_bit", "load_in_8bit",
 )  # fmt: skip
-_FLAGS: Final = {
-    "bf16": "bf16", "pure_bf16": "bf16", "use_bf16": "bf16", "fp16": "fp16", "use_fp16": "fp16",
-    "enable_bf16": "bf16",
-}  # fmt: skip
 _AUTO: Final = {"bf16": "auto"}
 """axolotl and LLaMA-Factory use bf16 with `auto`, because all devices that are priced here have
 it.
 """
-_DTYPES: Final = (
-    "mixed_precision", "precision", "dtype", "torch_dtype", "torch_dtype_str", "trainer_precision",
-    "mixed_precision_param", "param_dtype", "compute_dtype", "weight_dtype", "model_dtype", "mx",
-)  # fmt: skip
 _SWITCHES: Final = ("fp8", "enable_fp8", "use_fp8", "te_fp8")
 """Where one of these is off, other keys about FP8 do not count."""
 _EIGHT: Final = (
@@ -456,9 +450,9 @@ def _precision(settings: Sequence[Setting]) -> Fact | None:
             return Fact("fp8", setting.where)
     for setting in settings:
         yes = {"true", "1", "yes", _AUTO.get(setting.key)}
-        if setting.key in _FLAGS and setting.value.lower() in yes:
-            return Fact(_FLAGS[setting.key], setting.where)
-        if setting.key in _DTYPES and (kind := precision_of(setting.value)):
+        if setting.key in PRECISION_SWITCHES and setting.value.lower() in yes:
+            return Fact(precision_of(setting.key), setting.where)
+        if setting.key in DTYPE_WORDS and (kind := precision_of(setting.value)):
             return Fact(kind, setting.where)
         if setting.path.endswith(("bf16.enabled", "fp16.enabled")) and setting.value == "true":
             return Fact(setting.path.split(".")[-2], setting.where)

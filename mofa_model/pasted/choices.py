@@ -9,7 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.identity.fact import OFF, Fact, number, precision_of
+from mofa_model.identity.fact import (
+    DTYPE_WORDS,
+    OFF,
+    PRECISION_SWITCHES,
+    Fact,
+    number,
+    precision_of,
+)
 from mofa_model.pasted.lookup import Lookup, Meaning, Rule, fact_at, first_fact
 from mofa_model.pasted.recognise import PastedKind, options_of, starter_of
 
@@ -37,7 +44,7 @@ def _flags(lookup: Lookup) -> Fact | None:
     yes = {"true", "1", "yes", "full"}
     if lookup.kind is not PastedKind.DEEPSPEED:
         yes.add("auto")
-    for key in ("bf16", "pure_bf16", "use_bf16", "enable_bf16", "fp16", "use_fp16"):
+    for key in PRECISION_SWITCHES:
         setting = lookup.first(key)
         if setting is not None and setting.value.lower() in yes:
             return Fact(precision_of(key), setting.where)
@@ -48,18 +55,13 @@ def _flags(lookup: Lookup) -> Fact | None:
     return None
 
 
-_DTYPES: Final = (
-    "mixed_precision", "precision", "plugins", "mp", "mixed_precision_param", "param_dtype",
-    "compute_dtype", "dtype", "torch_dtype", "model_dtype", "mixed_precision_dtype", "data_type",
-    "bnb_4bit_compute_dtype",
-)  # fmt: skip
-
-
 def _by_type(lookup: Lookup) -> Fact | None:
     """The precision that a key for types says; FP32 counts as none, because it is not priced."""
     if lookup.kind is PastedKind.MODEL:
         return None
-    return first_fact(lookup.each(_DTYPES), lambda value: precision_of(value).replace("fp32", ""))
+    return first_fact(
+        lookup.each(DTYPE_WORDS), lambda value: precision_of(value).replace("fp32", "")
+    )
 
 
 # ------------------------------------------------------------------ sharding
