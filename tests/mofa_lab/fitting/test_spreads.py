@@ -81,12 +81,12 @@ def test_what_is_shipped_reads_as_numbers_above_zero():
     assert all(getattr(known, name) > 0 for name in (*spreads.SCALES, "told"))
 
 
-def test_the_parts_at_unit_numbers_are_what_the_product_says(found):
-    for one in spreads.groups_left_out(found):
+def test_the_parts_at_unit_numbers_are_what_the_product_says(calibrated):
+    for one in spreads.groups_left_out(calibrated):
         assert np.all(one.related >= 0.0)
         assert np.all(one.logs >= 0.0)
         assert np.all(one.distance >= one.shared - 1e-9)
-    text = spreads.as_toml(shipped(), found)
+    text = spreads.as_toml(shipped(), calibrated)
     assert tomllib.loads(text)["system"] == pytest.approx(shipped().system, rel=0.01)
 
 
