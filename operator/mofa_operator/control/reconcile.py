@@ -147,29 +147,31 @@ class Reconciler:
         # Rounds of now: one that begins during the search asks this job once more.
         since = self.store.pending.rounds_of(key)
 
-        def current() -> JobSnapshot | None:
-            """The job as it stands now, where it still asks the same."""
-            question = snapshot.question
-            named = Named(config_maps=question.config_maps, beside=snapshot.beside)
-            fresh = self.store.snapshot(key, time.time(), named)
-            if isinstance(fresh, JobSnapshot) and fresh.question == question:
-                return fresh
-            return None
+        def is_wanted() -> bool:
+            """Whether the job still asks the same, by all that was read of what it names."""
+            named = Named(config_maps=snapshot.question.config_maps, beside=snapshot.beside)
+            return (
+                _asks_the_same(self.store.snapshot(key, time.time(), named), snapshot) is not None
+            )
+
+        async def current() -> JobSnapshot | None:
+            """The job as it stands now, where it still asks the same. What it names is read again:
+            the job that it advises may have come meanwhile, and that names its runtime.
+            """
+            return _asks_the_same(await self._snapshot(key), snapshot)
 
         # A search takes seconds, and the job may change meanwhile: what is written follows the job
         # as it stands afterwards.
         try:
             if needs_answer(snapshot) and (answer := self._answers.at_hand(snapshot)) is None:
                 urgent = self.queue.is_urgent(key)
-                answer = await self._answers.of(
-                    snapshot, urgent=urgent, wanted=lambda: current() is not None
-                )
-                latest = current()
+                answer = await self._answers.of(snapshot, urgent=urgent, wanted=is_wanted)
+                latest = await current()
         except Outdated:
             _log.debug("%s: has changed before its turn came", key)
-            latest = current()
+            latest = await current()
         except NoAnswer as error:
-            if (latest := current()) is not None:
+            if (latest := await current()) is not None:
                 _check(await self._act(failed(latest, str(error)), started))
             raise
         if latest is not None:
@@ -274,6 +276,14 @@ class Reconciler:
         self._refusals.pop(key, None)
         self._warned.pop(key, None)
         self._health.pop(key, None)
+
+
+def _asks_the_same(
+    fresh: JobSnapshot | ProfileSnapshot | PolicySnapshot | None, asked: JobSnapshot
+) -> JobSnapshot | None:
+    """A job as it stands, where it asks the question that was asked of it; None otherwise."""
+    same = isinstance(fresh, JobSnapshot) and fresh.question == asked.question
+    return fresh if same and isinstance(fresh, JobSnapshot) else None
 
 
 def _check(performed: Performed) -> None:

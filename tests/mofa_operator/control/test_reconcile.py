@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from control_fakes import merged
-from operator_objects import job_set, profile, training_job, why_ready
+from foreign import RUNTIME, example, reading
+from operator_objects import job_set, profile, ref, training_job, why_ready
 from ruamel.yaml import YAML
 from virtual_time import run
 
-from mofa_model.annotations import PREFIX
+from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX
 from mofa_model.kinds import JOB_SET, TRAIN_JOB, job_kind
 from mofa_operator.api_errors import Busy, Conflict, Gone, Invalid, Refused
 from mofa_operator.control.answers import Outdated
@@ -26,6 +27,7 @@ from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.control.worker_process import NoAnswer, Outgrown
 from mofa_operator.decide.answer import answer, unsearched
+from mofa_operator.decide.status import moment
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
@@ -50,6 +52,7 @@ class Cluster:
         self.writes = []
         self.times = []
         self.config_maps = {}
+        self.patches = []
         self._store = store
         self._versions = itertools.count(100)
 
@@ -95,6 +98,10 @@ class Cluster:
 
     async def get(self, kind, namespace, name):
         return self.config_maps.get(name)
+
+    async def patch(self, kind, namespace, name, operations):
+        self.patches.append([one["path"] for one in operations if one["op"] != "test"])
+        return self.objects[Key(kind, namespace, name)]
 
 
 class Model:
@@ -360,6 +367,35 @@ def test_an_answer_to_a_question_that_changed_meanwhile_is_not_written():
         await parts.work(10.0)
         assert [what for name, what in parts.api.writes if name == "a"] == ["annotations", "status"]
         assert parts.api.objects[JOB]["status"]["observedGeneration"] == 2
+
+    run(main())
+
+
+def test_a_job_that_comes_while_its_advice_is_searched_for_is_not_started_without_its_layout():
+    """The runtime that says how its container reads arguments is read before it is released."""
+
+    async def main():
+        parts = Parts()
+        parts.put(CLUSTER_PROFILE, profile())
+        target = reading(TRAIN_JOB, example(TRAIN_JOB, "ns"))
+        told = {GATE: "suspend", FRAMEWORK_VERSION: "0.19.2"}
+        made = moment(time.time())
+        target["metadata"] |= {"uid": "t", "annotations": told, "creationTimestamp": made}
+        target["spec"]["suspend"] = True
+        body = training_job(nodes=16, mode="Apply", targetRef=ref(target))
+        body["spec"]["training"]["framework"] = "megatron"
+        parts.put(TRAINING_JOB, body)
+        parts.api.config_maps["torch-distributed"] = RUNTIME
+
+        def meanwhile():
+            parts.model.before = None
+            parts.put(TRAIN_JOB, target)
+
+        parts.model.before = meanwhile
+        await parts.work(3.0)
+        arguments, gate, *_ = parts.api.patches
+        assert arguments == ["/spec/runtimePatches"]
+        assert "/spec/suspend" in gate
 
     run(main())
 
