@@ -163,7 +163,7 @@ class Advisor:
         return audit.writes(self.cluster.audit(), user=USER)[since:]
 
     def writes_by_object(self, since: int = 0) -> Counter[str]:
-        """How many of these each object had, Events left out."""
+        """The number of the operator's writes to each object; writes of Events are left out."""
         counts = audit.per_object(self.writes(since))
         return Counter(
             {name: count for name, count in counts.items() if not name.startswith("events/")}
@@ -177,7 +177,9 @@ def _read(url: str) -> bytes:
 
 
 def read(cluster: Any, kind: str, namespace: str = "", name: str = "") -> Any:
-    """An object, or the list of all of a kind; without a namespace those of every one."""
+    """An object of the cluster; without a name, the list of all objects of the kind. Without a
+    namespace, the list is of every namespace.
+    """
     place = ("-n", namespace) if namespace else () if name else ("-A",)
     answer = json.loads(cluster.kubectl("get", kind, *filter(None, [name]), *place, "-o", "json"))
     return answer if name else answer["items"]

@@ -87,18 +87,18 @@ class Walk:
         self._folder = up.FOLDER
         self._tools = str(Path(binaries.path("kubectl")).parent)
         self.differs: list[str] = []
-        """Transcripts that did not come to say what the page says."""
+        """Transcripts whose command never printed what the page shows."""
 
     def type(self, line: str) -> str:
-        """Type a line into a shell that reaches the stack; returns what it prints."""
+        """Run a command line in a shell that reaches the local stack; returns what it prints."""
         env = self._folder / "env"
         source = f". {env}; " if env.exists() else ""
         _, output, _ = run_shell(f'PATH="$PATH:{self._tools}"; {source}{line}')
         return trimmed(output)
 
     def see(self, transcript: Transcript) -> str:
-        """Type a transcript's command again until its output is like the page's; returns the last
-        output.
+        """Run a transcript's command until its output is like the page's, or stays another one;
+        returns the last output.
         """
         since = began = time.monotonic()
         seen = self.type(transcript.command)
@@ -150,7 +150,9 @@ def walk() -> tuple[dict[Path, str], list[str]]:
 
 
 def write() -> None:
-    """Type the commands of both pages, and write what they print into them."""
+    """Run the commands that tutorial and README show, and write what they print into these
+    pages.
+    """
     pages, differs = walk()
     for page, text in pages.items():
         page.write_text(text, encoding="utf-8")

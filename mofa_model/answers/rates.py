@@ -36,7 +36,7 @@ class Assumption:
 
 
 def assessed(question: RatesQuestion) -> Assessment:
-    """What the observed failures say of the assumed rates."""
+    """The check of the assumed failure rates against the observed failures."""
     for name in ("level", "alarm"):
         value = getattr(question, name)
         if not 0 < value < 1:

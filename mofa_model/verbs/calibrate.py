@@ -109,7 +109,7 @@ def run(arguments: Namespace) -> int:
 
 
 class _Moved(Action):
-    """Arguments for files that other verbs take: refused with the names of those verbs."""
+    """Arguments that this verb took in earlier releases; the error names the verbs of today."""
 
     def __call__(
         self, parser: ArgumentParser, _space: Namespace, values: Any, _option: str | None = None

@@ -108,7 +108,9 @@ def as_toml(constants: Iterable[WrittenConstant]) -> str:
 def joined(
     parts: Iterable[list[WrittenConstant]], entries: tuple[FreeConstant, ...]
 ) -> list[WrittenConstant]:
-    """Entries of several fits in the order of priors.toml; one that none moved has its prior."""
+    """The constants of several fits, in the order of priors.toml. A constant that no fit moved
+    keeps its prior value.
+    """
     constants: Mapping[str, WrittenConstant] = {
         item.entry.name: item for part in parts for item in part if item.run_counts
     }
@@ -119,5 +121,5 @@ def joined(
 
 
 def renamed(item: WrittenConstant, section: str) -> WrittenConstant:
-    """The entry, moved to another section."""
+    """The same constant in another section."""
     return replace(item, entry=replace(item.entry, section=section))

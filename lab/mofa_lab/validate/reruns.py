@@ -334,7 +334,7 @@ class Agreement:
 
 
 def agreements(reruns_made: Sequence[Rerun]) -> list[Agreement]:
-    """How predicted and rerun gains agree, one row for each change."""
+    """Rows that compare predicted gains with those of reruns, one for each change of a pool."""
     rows = []
     for name in dict.fromkeys(rerun.change for rerun in reruns_made):
         of_change = [rerun for rerun in reruns_made if rerun.change == name]

@@ -282,8 +282,9 @@ def _asks_the_same(
     fresh: JobSnapshot | ProfileSnapshot | PolicySnapshot | None, asked: JobSnapshot
 ) -> JobSnapshot | None:
     """A job as it stands, where it asks the question that was asked of it; None otherwise."""
-    same = isinstance(fresh, JobSnapshot) and fresh.question == asked.question
-    return fresh if same and isinstance(fresh, JobSnapshot) else None
+    if isinstance(fresh, JobSnapshot) and fresh.question == asked.question:
+        return fresh
+    return None
 
 
 def _check(performed: Performed) -> None:

@@ -73,7 +73,7 @@ class _Memory:
 
 
 class _Identity(NamedTuple):
-    """What identifies a job: a later one of the same name has another of these."""
+    """What tells two jobs apart: a later job of the same name has another uid."""
 
     namespace: str
     name: str
